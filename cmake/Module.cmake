@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# One function per kind of thing we build.
+
+# tutti_module(NAME [USES module...] [LINKS library...])
+# A folder under src/: every .cc but the tests becomes library tutti_NAME, every *_test.cc one test program.
+function(tutti_module name)
+  cmake_parse_arguments(arg "" "" "USES;LINKS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+  add_library(tutti_${name} STATIC ${sources})
+  target_include_directories(tutti_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_compile_options(tutti_${name} PRIVATE ${TUTTI_WARNINGS})
+  list(TRANSFORM arg_USES PREPEND tutti_)
+  target_link_libraries(tutti_${name} PUBLIC ${arg_USES} ${arg_LINKS} fmt::fmt Threads::Threads)
+
+  file(GLOB_RECURSE tests CONFIGURE_DEPENDS *_test.cc)
+  if(tests AND BUILD_TESTING)
+    tutti_test(${name} SOURCES ${tests} USES ${name})
+  endif()
+endfunction()
+
+# tutti_test(NAME SOURCES file... USES module... [LABELS label...] [TIMEOUT seconds])
+# One GoogleTest program, one ctest entry. Label `unit` unless told; `unit` and `conformance` also run under sanitizers.
+function(tutti_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;USES;LABELS;LINKS" ${ARGN})
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name}_test ${arg_SOURCES})
+  target_compile_options(${name}_test PRIVATE ${TUTTI_WARNINGS})
+  list(TRANSFORM arg_USES PREPEND tutti_)
+  target_link_libraries(${name}_test PRIVATE ${arg_USES} ${arg_LINKS} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name}_test --gtest_brief=1)
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# tutti_program(NAME SOURCES file... USES module... [LINKS library...])
+function(tutti_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;USES;LINKS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_compile_options(${name} PRIVATE ${TUTTI_WARNINGS})
+  list(TRANSFORM arg_USES PREPEND tutti_)
+  target_link_libraries(${name} PRIVATE ${arg_USES} ${arg_LINKS})
+endfunction()

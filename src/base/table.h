@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table for people: aligned columns, figures to the right.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> columns);
+
+  void add(std::vector<std::string> row);  // as many cells as columns
+  bool empty() const { return rows_.empty(); }
+  const std::vector<std::string>& columns() const { return columns_; }
+  const std::vector<std::vector<std::string>>& rows() const { return rows_; }
+
+  // A header line, a rule, one line per row. A column whose cells all start like numbers is right-aligned.
+  std::string text() const;
+
+ private:
+  std::vector<std::string> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace tutti

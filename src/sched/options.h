@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options of policies (and gate disciplines): described once, checked once, read by name.
+#pragma once
+
+#include <tutti/sched.h>
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tutti {
+
+struct OptionInfo {
+  enum class Kind { kDuration, kBytes, kInteger, kNumber, kChoice, kText };
+  std::string name;
+  Kind kind = Kind::kText;
+  std::string fallback;  // as text, also what `tutti policies` shows
+  std::string help;
+  std::vector<std::string> choices{};  // kChoice: what is accepted
+  std::int64_t low = 0;                // kInteger: smallest accepted
+  std::int64_t high = INT64_MAX;       // kInteger: largest accepted
+};
+
+// Checked values of all options of one policy. Asking for a name or kind that is not in the table is our own mistake.
+class OptionValues {
+ public:
+  // kInvalid names the option, the value and what would be accepted. `owner` is e.g. "policy 'window'".
+  static Result<OptionValues> check(std::string_view owner, const std::vector<OptionInfo>& infos,
+                                    const PolicyOptions& given);
+
+  Duration duration(std::string_view name) const;
+  Bytes bytes(std::string_view name) const;
+  std::int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+  const std::string& text(std::string_view name) const;  // kText and kChoice
+
+ private:
+  using Value = std::variant<Duration, Bytes, std::int64_t, double, std::string>;
+
+  static Result<Value> parse(const OptionInfo& info, const std::string& text);
+  template <typename T>
+  const T& get(std::string_view name) const;
+
+  std::map<std::string, Value, std::less<>> values_;
+};
+
+}  // namespace tutti

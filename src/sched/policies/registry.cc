@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of policies. A new policy is one file here and one row below (docs/adding-a-policy.md).
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "sched/policies/policies.h"
+
+namespace tutti {
+
+const std::vector<PolicyInfo>& policies() {
+  static const std::vector<PolicyInfo> table = {
+      fifo_policy(),
+  };
+  return table;
+}
+
+const PolicyInfo* find_policy(std::string_view name) {
+  for (const PolicyInfo& policy : policies())
+    if (policy.name == name) return &policy;
+  return nullptr;
+}
+
+Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options) {
+  const PolicyInfo* info = find_policy(name);
+  if (!info) {
+    std::vector<std::string> names;
+    for (const PolicyInfo& policy : policies()) names.push_back(policy.name);
+    return fail(ErrorCode::kNotFound, fmt::format("there is no policy '{}'; there are: {}", name, fmt::join(names, ", ")));
+  }
+  auto values = OptionValues::check(fmt::format("policy '{}'", name), info->options, options);
+  if (!values) return Failure(values.error());
+  return info->make(*values);
+}
+
+}  // namespace tutti

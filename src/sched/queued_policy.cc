@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/queued_policy.h"
+
+namespace tutti {
+
+bool QueuedPolicy::add(const Request& request, TimePoint now) {
+  const Slot slot = store_.add(request, now);
+  if (slot == kNoSlot) return false;
+  enqueue(slot);
+  return true;
+}
+
+Decision QueuedPolicy::next(TimePoint now) {
+  if (store_.empty()) return Idle{};
+  batch_.clear();
+  if (patience_ > Duration::zero()) {
+    // Overdue requests go alone: anything merged with one of them might pass the next.
+    if (const Slot oldest = store_.oldest(); now - store_.arrived(oldest) > patience_) {
+      dequeue(oldest);
+      take(oldest);
+      return dispatch();
+    }
+  }
+  return choose(now);
+}
+
+bool QueuedPolicy::cancel(RequestId id) {
+  const Slot slot = store_.find(id);
+  if (slot == kNoSlot) return false;
+  dequeue(slot);
+  store_.remove(slot);
+  return true;
+}
+
+std::vector<Waiting> QueuedPolicy::take_all() {
+  std::vector<Waiting> all;
+  all.reserve(store_.size());
+  while (!store_.empty()) {
+    const Slot slot = store_.oldest();
+    all.push_back({store_.request(slot), store_.arrived(slot)});
+    dequeue(slot);
+    store_.remove(slot);
+  }
+  return all;
+}
+
+void QueuedPolicy::take(Slot slot) {
+  batch_.push_back(store_.request(slot));
+  store_.remove(slot);
+}
+
+OptionInfo patience_option(std::string fallback) {
+  return {.name = "patience",
+          .kind = OptionInfo::Kind::kDuration,
+          .fallback = std::move(fallback),
+          .help = "a request that has waited this long goes first; 0: never",
+          .choices = {}};
+}
+
+}  // namespace tutti

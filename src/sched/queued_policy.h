@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all policies share: the store of waiting requests, the batch being built, and the bound on overtaking.
+// A policy says only how requests are ordered.
+#pragma once
+
+#include <vector>
+
+#include "sched/policy.h"
+#include "sched/request_store.h"
+
+namespace tutti {
+
+class QueuedPolicy : public Policy {
+ public:
+  bool add(const Request& request, TimePoint now) final;
+  Decision next(TimePoint now) final;
+  bool cancel(RequestId id) final;
+  std::size_t waiting() const final { return store_.size(); }
+  std::vector<Waiting> take_all() final;
+
+ protected:
+  // Zero: nobody goes first for having waited long.
+  explicit QueuedPolicy(Duration patience = Duration::zero()) : patience_(patience) {}
+
+  // Puts a request that just arrived in its place.
+  virtual void enqueue(Slot slot) = 0;
+  // Takes a waiting request out of its place: it was cancelled, or goes first because it waited too long.
+  virtual void dequeue(Slot slot) = 0;
+  // Decides while something waits: batches are built with take() and returned as dispatch().
+  virtual Decision choose(TimePoint now) = 0;
+
+  // Moves a request, already out of its place, from the store into the batch.
+  void take(Slot slot);
+  Decision dispatch() const { return Dispatch{Batch{batch_}}; }
+  const std::vector<Request>& batch() const { return batch_; }
+
+  RequestStore store_;
+
+ private:
+  Duration patience_;
+  std::vector<Request> batch_;
+};
+
+// The option by which policies state their bound.
+OptionInfo patience_option(std::string fallback);
+
+}  // namespace tutti
