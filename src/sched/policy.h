@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "sched/options.h"
+#include "base/options.h"
 
 namespace tutti {
 

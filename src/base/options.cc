@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/options.h"
+#include "base/options.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -55,7 +55,7 @@ Result<OptionValues::Value> OptionValues::parse(const OptionInfo& info, const st
 }
 
 Result<OptionValues> OptionValues::check(std::string_view owner, const std::vector<OptionInfo>& infos,
-                                         const PolicyOptions& given) {
+                                         const OptionTexts& given) {
   for (const auto& [name, text] : given) {
     if (std::any_of(infos.begin(), infos.end(), [&](const OptionInfo& info) { return info.name == name; })) continue;
     std::vector<std::string> names;
@@ -76,7 +76,7 @@ Result<OptionValues> OptionValues::check(std::string_view owner, const std::vect
 template <typename T>
 const T& OptionValues::get(std::string_view name) const {
   const auto it = values_.find(name);
-  assert(it != values_.end() && "the policy's table lists every option it reads");
+  assert(it != values_.end() && "the owner's table lists every option it reads");
   return std::get<T>(it->second);
 }
 

@@ -2,8 +2,9 @@
 // Options of policies (and gate disciplines): described once, checked once, read by name.
 #pragma once
 
-#include <tutti/sched.h>
+#include <tutti/base.h>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -11,6 +12,9 @@
 #include <vector>
 
 namespace tutti {
+
+// Option names to values as text, e.g. {"width", "250ms"}.
+using OptionTexts = std::map<std::string, std::string>;
 
 struct OptionInfo {
   enum class Kind { kDuration, kBytes, kInteger, kNumber, kChoice, kText };
@@ -23,12 +27,12 @@ struct OptionInfo {
   std::int64_t high = INT64_MAX;       // kInteger: largest accepted
 };
 
-// Checked values of all options of one policy. Asking for a name or kind that is not in the table is our own mistake.
+// Checked values of all options of one policy or discipline. Asking for a name or kind that is not in the table is our own mistake.
 class OptionValues {
  public:
   // kInvalid names the option, the value and what would be accepted. `owner` is e.g. "policy 'window'".
   static Result<OptionValues> check(std::string_view owner, const std::vector<OptionInfo>& infos,
-                                    const PolicyOptions& given);
+                                    const OptionTexts& given);
 
   Duration duration(std::string_view name) const;
   Bytes bytes(std::string_view name) const;
