@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models of storage devices as structs of figures, and the queue inside a device.
+//
+// Pure: no clock, no threads, no chance. Time comes in as an argument, so the simulator drives a device in virtual time
+// and the `modelled` engine the same device in real time:
+//
+//   Device disk(*device_preset("hdd-7200"));
+//   disk.add({.position = 0, .length = 64_KiB, .direction = Direction::kRead, .tag = 7}, now);
+//   while (auto at = disk.next_finish()) {
+//     wait_until(*at);
+//     auto tag = disk.pop_finished(*at);  // 7
+//   }
+#pragma once
+
+#include <tutti/sched.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/config.h"
+
+namespace tutti {
+
+// Serves one request at a time, in order of arrival, at the same cost wherever it lies.
+struct FixedFigures {
+  Duration latency{};    // per request
+  double bandwidth = 0;  // bytes per second; 0: no limit
+};
+
+// One head over spinning platters: seek, rotate, transfer. Requests that wait are taken upwards from the head, then
+// from the lowest position again (C-LOOK), as the block layer's elevator and the drive's own queue do.
+struct HddFigures {
+  Bytes capacity{250'000'000'000};
+  Duration track_seek = std::chrono::microseconds(1000);    // to the next track
+  Duration average_seek = std::chrono::microseconds(8900);  // over a third of the capacity
+  Duration full_seek = std::chrono::microseconds(18000);
+  double rotations_per_minute = 7200;
+  double bandwidth = 90e6;             // bytes per second under the head
+  double interface_bandwidth = 300e6;  // bytes per second out of the drive's cache
+  Bytes read_ahead{512 << 10};         // read past a request while idle; also, a gap up to this is passed, not sought
+  double write_positioning = 0.5;      // share of the positioning a write pays: the write-back cache orders the rest
+};
+
+// Flash: `channels` requests overlap their latencies and share one bus.
+struct SsdFigures {
+  Duration read_latency = std::chrono::microseconds(80);
+  Duration write_latency = std::chrono::microseconds(60);
+  unsigned channels = 8;
+  double read_bandwidth = 700e6;  // bytes per second, all channels together
+  double write_bandwidth = 550e6;
+};
+
+using DeviceFigures = std::variant<FixedFigures, HddFigures, SsdFigures>;
+
+// What the papers had, and what one has today: "hdd-7200" (SATA II, 2009), "ssd-2010" (PCI-E x4, 2009-2012), "nvme".
+std::vector<std::string> device_presets();
+// kNotFound names the presets there are.
+Result<DeviceFigures> device_preset(std::string_view name);
+
+// Reads `preset`, or `kind` ("fixed", "hdd", "ssd"), and any figure of that kind to replace the preset's.
+// Mistakes are recorded in the section.
+DeviceFigures read_device(Section section);
+
+// One line for reports: "hdd: 90 MB/s, 8.9 ms average seek, 7200/min".
+std::string describe(const DeviceFigures& figures);
+
+// The least time in which the device can move so many bytes, in whatever order: for lower bounds.
+Duration floor_time(const DeviceFigures& figures, Bytes bytes, Direction direction);
+
+struct DeviceRequest {
+  std::uint64_t position = 0;  // on the device, in bytes; past its capacity it wraps around
+  Bytes length{};
+  Direction direction = Direction::kRead;
+  std::uint64_t tag = 0;  // the caller's, given back by pop_finished()
+};
+
+// The device and the queue inside it. Takes any number of requests and serves them by its own order.
+// Calls come with times that never go back. Not thread-safe.
+class Device {
+ public:
+  explicit Device(const DeviceFigures& figures) : figures_(figures) {}
+
+  void add(const DeviceRequest& request, TimePoint now);
+
+  // When the next request is done; nothing if none is in service.
+  std::optional<TimePoint> next_finish() const;
+  // A request done by `now`, first the one done first; the next ones that wait start then.
+  std::optional<std::uint64_t> pop_finished(TimePoint now);
+
+  // Requests started from now on take so many times as long: a device in trouble. At least 0.
+  void set_slowdown(double factor) { slowdown_ = factor; }
+
+  std::size_t waiting() const { return waiting_.size(); }
+  std::size_t in_service() const { return in_service_.size(); }
+  Duration busy(TimePoint now) const;  // time in which something was in service, up to `now`
+
+  const DeviceFigures& figures() const { return figures_; }
+
+ private:
+  struct InService {
+    TimePoint finish;
+    std::uint64_t tag;
+  };
+
+  void start(TimePoint now);
+  std::size_t capacity() const;  // requests in service at once
+  std::size_t choose() const;    // index into waiting_
+  TimePoint finish_time(const DeviceRequest& request, TimePoint now);
+  Duration hdd_time(const HddFigures& hdd, const DeviceRequest& request, TimePoint now);
+
+  DeviceFigures figures_;
+  double slowdown_ = 1;
+  std::vector<DeviceRequest> waiting_;  // in order of arrival
+  std::vector<InService> in_service_;
+  std::uint64_t head_ = 0;  // hdd: where the last request ended
+  Direction last_direction_ = Direction::kRead;
+  TimePoint head_free_{};  // hdd: when it ended
+  TimePoint bus_free_{};   // ssd: end of the last transfer
+  TimePoint busy_since_{};
+  Duration busy_{};
+};
+
+}  // namespace tutti

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+using namespace literals;
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr TimePoint at(Duration since_start) {
+  return TimePoint{} + since_start;
+}
+
+DeviceRequest read_of(std::uint64_t position, Bytes length, std::uint64_t tag) {
+  return {.position = position, .length = length, .direction = Direction::kRead, .tag = tag};
+}
+
+struct Done {
+  std::uint64_t tag;
+  Duration at;
+};
+
+std::vector<Done> drain(Device& device) {
+  std::vector<Done> done;
+  while (const auto next = device.next_finish())
+    done.push_back({*device.pop_finished(*next), next->time_since_epoch()});
+  return done;
+}
+
+std::vector<std::uint64_t> tags(const std::vector<Done>& done) {
+  std::vector<std::uint64_t> list;
+  for (const Done& entry : done) list.push_back(entry.tag);
+  return list;
+}
+
+TEST(FixedDevice, ServesOneAtATimeInOrderOfArrival) {
+  Device device(FixedFigures{.latency = 1ms, .bandwidth = 1e6});
+  device.add(read_of(500, 1000_B, 1), at(0ms));
+  device.add(read_of(0, 2000_B, 2), at(0ms));
+  const auto done = drain(device);
+  ASSERT_EQ(tags(done), (std::vector<std::uint64_t>{1, 2}));
+  EXPECT_EQ(done[0].at, 2ms);
+  EXPECT_EQ(done[1].at, 5ms);
+  EXPECT_EQ(device.busy(at(9ms)), 5ms);
+}
+
+TEST(FixedDevice, ASlowDeviceTakesSoManyTimesAsLong) {
+  Device device(FixedFigures{.latency = 1ms, .bandwidth = 0});
+  device.set_slowdown(10);
+  device.add(read_of(0, 1_B, 1), at(0ms));
+  EXPECT_EQ(device.next_finish(), at(10ms));
+  EXPECT_FALSE(device.pop_finished(at(9ms)));
+  EXPECT_TRUE(device.pop_finished(at(10ms)));
+}
+
+TEST(SsdDevice, LatenciesOverlapAndTheBusIsShared) {
+  Device device(SsdFigures{
+      .read_latency = 100us, .write_latency = 50us, .channels = 2, .read_bandwidth = 1e9, .write_bandwidth = 1e9});
+  for (std::uint64_t tag = 1; tag <= 3; ++tag) device.add(read_of(tag, 100000_B, tag), at(0us));
+  EXPECT_EQ(device.in_service(), 2u);
+  EXPECT_EQ(device.waiting(), 1u);
+  const auto done = drain(device);
+  EXPECT_EQ(done[0].at, 200us);
+  EXPECT_EQ(done[1].at, 300us);
+  EXPECT_EQ(done[2].at, 400us);  // began at 200, ready at 300 when the bus becomes free
+}
+
+TEST(HddDevice, TheElevatorGoesUpwardsFromTheHeadAndThenStartsOver) {
+  Device device{HddFigures{}};
+  device.add(read_of(50'000'000'000, 64_KiB, 5), at(0ms));  // in service at once; the head ends there
+  device.add(read_of(10'000'000'000, 64_KiB, 1), at(0ms));
+  device.add(read_of(90'000'000'000, 64_KiB, 9), at(0ms));
+  device.add(read_of(70'000'000'000, 64_KiB, 7), at(0ms));
+  EXPECT_THAT(tags(drain(device)), ElementsAre(5, 7, 9, 1));
+}
+
+TEST(HddDevice, AContiguousStreamRunsAtTheTransferRateAndARandomOneDoesNot) {
+  const HddFigures figures;
+  Device stream(figures), scattered(figures);
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    stream.add(read_of(1'000'000'000 + i * 65536, 64_KiB, i), at(0ms));
+    scattered.add(read_of(i * 7919 % 100 * 2'000'000'000, 64_KiB, i), at(0ms));
+  }
+  const double transfer = 100 * 65536 / figures.bandwidth;
+  const double stream_time = std::chrono::duration<double>(drain(stream).back().at).count();
+  const double scattered_time = std::chrono::duration<double>(drain(scattered).back().at).count();
+  EXPECT_NEAR(stream_time, transfer, 0.020);  // one positioning
+  EXPECT_GT(scattered_time, 5 * transfer);
+}
+
+TEST(HddDevice, ReadAheadServesWhatWasReadWhileIdleFromTheCache) {
+  Device device{HddFigures{}};
+  device.add(read_of(1'000'000'000, 64_KiB, 1), at(0ms));
+  const TimePoint first = *device.next_finish();
+  device.pop_finished(first);
+  const TimePoint later = first + 100ms;  // long enough to read 512 KiB ahead
+  device.add(read_of(1'000'000'000 + 65536, 64_KiB, 2), later);
+  EXPECT_LT(*device.next_finish() - later, 300us);  // 64 KiB at the interface's rate
+}
+
+TEST(DeviceFigures, PresetsAndKeysAreRead) {
+  auto config = Config::parse("[device]\npreset = 'hdd-7200'\nbandwidth = 120e6\n", "test.toml");
+  const auto figures = read_device(config->section("device"));
+  ASSERT_TRUE(config->finish());
+  EXPECT_EQ(std::get<HddFigures>(figures).bandwidth, 120e6);
+  EXPECT_THAT(describe(figures), HasSubstr("120 MB/s"));
+  EXPECT_EQ(floor_time(figures, Bytes(120'000'000), Direction::kRead), 1s);
+}
+
+TEST(DeviceFigures, MistakesNameTheKeyAndWhatIsAccepted) {
+  auto unknown = Config::parse("[device]\npreset = 'floppy'\n", "test.toml");
+  read_device(unknown->section("device"));
+  ASSERT_FALSE(unknown->finish());
+  EXPECT_THAT(unknown->finish().error().message, HasSubstr("test.toml:2: device.preset"));
+  EXPECT_THAT(unknown->finish().error().message, HasSubstr("hdd-7200"));
+
+  auto wrong_kind = Config::parse("[device]\nkind = 'ssd'\nrotations_per_minute = 7200\n", "test.toml");
+  read_device(wrong_kind->section("device"));
+  EXPECT_THAT(wrong_kind->finish().error().message, HasSubstr("unknown key"));
+  EXPECT_FALSE(device_preset("floppy"));
+}
+
+}  // namespace
+}  // namespace tutti
