@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "wire/frame.h"
+
+#include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <bit>
+#include <cstring>
+
+namespace tutti::wire {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the wire is little-endian, and so is our memcpy");
+
+constexpr std::uint32_t kPayloadChecksumFlag = 1;
+constexpr std::size_t kChecksumAt = kHeaderSize - 4;
+
+// magic 0, version 4, type 6, tag 8, body length 16, payload length 20, payload checksum 24, flags 32,
+// body checksum 36, reserved 40, header checksum 44.
+template <typename Integer>
+void put(HeaderBytes& bytes, std::size_t at, Integer value) {
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+}
+
+template <typename Integer>
+Integer get(std::span<const std::byte, kHeaderSize> bytes, std::size_t at) {
+  Integer value;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+std::uint32_t short_checksum(std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(XXH3_64bits(bytes.data(), bytes.size()));
+}
+
+Result<void> check_fields(const Header& header, std::uint32_t flags, std::uint32_t reserved) {
+  if (!known(header.type)) {
+    return fail(ErrorCode::kProtocol, fmt::format("unknown message type {}", static_cast<unsigned>(header.type)));
+  }
+  if (flags > kPayloadChecksumFlag || reserved != 0) {
+    return fail(ErrorCode::kProtocol, fmt::format("unknown flags {:#x} in a message header", flags));
+  }
+  if (header.body_length > kMaxBody) {
+    return fail(ErrorCode::kProtocol,
+                fmt::format("a body of {} bytes is over the limit of {}", header.body_length, kMaxBody));
+  }
+  if (header.payload_length > kMaxPayload) {
+    return fail(ErrorCode::kProtocol,
+                fmt::format("a payload of {} bytes is over the limit of {}", header.payload_length, kMaxPayload));
+  }
+  if (!header.has_payload_checksum && header.payload_checksum != 0) {
+    return fail(ErrorCode::kProtocol, "a payload checksum without its flag");
+  }
+  return {};
+}
+
+}  // namespace
+
+HeaderBytes encode_header(const Header& header) {
+  HeaderBytes bytes{};
+  const auto type = static_cast<std::uint16_t>(header.type);
+  put(bytes, 0, kMagic);
+  put(bytes, 4, kVersion);
+  put(bytes, 6, static_cast<std::uint16_t>(header.reply ? type | kReplyBit : type));
+  put(bytes, 8, header.tag);
+  put(bytes, 16, header.body_length);
+  put(bytes, 20, header.payload_length);
+  put(bytes, 24, header.payload_checksum);
+  put(bytes, 32, header.has_payload_checksum ? kPayloadChecksumFlag : std::uint32_t{0});
+  put(bytes, 36, header.body_checksum);
+  put(bytes, kChecksumAt, short_checksum(std::span(bytes).first(kChecksumAt)));
+  return bytes;
+}
+
+Result<Header> decode_header(std::span<const std::byte, kHeaderSize> bytes) {
+  if (get<std::uint32_t>(bytes, 0) != kMagic) {
+    return fail(ErrorCode::kProtocol, "not a Tutti message: the magic number is missing");
+  }
+  if (const auto version = get<std::uint16_t>(bytes, 4); version != kVersion) {
+    return fail(ErrorCode::kProtocol,
+                fmt::format("the peer speaks version {} of the protocol, this side version {}", version, kVersion));
+  }
+  if (get<std::uint32_t>(bytes, kChecksumAt) != short_checksum(bytes.first(kChecksumAt))) {
+    return fail(ErrorCode::kProtocol, "a message header with a wrong checksum");
+  }
+  const auto type = get<std::uint16_t>(bytes, 6);
+  const auto flags = get<std::uint32_t>(bytes, 32);
+  Header header;
+  header.type = static_cast<Type>(type & ~kReplyBit);
+  header.reply = (type & kReplyBit) != 0;
+  header.has_payload_checksum = (flags & kPayloadChecksumFlag) != 0;
+  header.tag = get<std::uint64_t>(bytes, 8);
+  header.body_length = get<std::uint32_t>(bytes, 16);
+  header.payload_length = get<std::uint32_t>(bytes, 20);
+  header.payload_checksum = get<std::uint64_t>(bytes, 24);
+  header.body_checksum = get<std::uint32_t>(bytes, 36);
+  if (auto fine = check_fields(header, flags, get<std::uint32_t>(bytes, 40)); !fine) return Failure(fine.error());
+  return header;
+}
+
+std::uint32_t body_checksum(std::span<const std::byte> body) {
+  return short_checksum(body);
+}
+
+std::uint64_t payload_checksum(std::span<const std::byte> payload) {
+  return XXH3_64bits(payload.data(), payload.size());
+}
+
+Result<void> check_body(const Header& header, std::span<const std::byte> body) {
+  if (body.size() == header.body_length && body_checksum(body) == header.body_checksum) return {};
+  return fail(ErrorCode::kProtocol, fmt::format("the body of a {} message has a wrong checksum", name(header.type)));
+}
+
+Result<void> check_payload(const Header& header, std::span<const std::byte> payload) {
+  if (payload.size() != header.payload_length) {
+    return fail(ErrorCode::kProtocol, fmt::format("a payload of {} bytes where the header announced {}", payload.size(),
+                                                  header.payload_length));
+  }
+  if (!header.has_payload_checksum || payload_checksum(payload) == header.payload_checksum) return {};
+  return fail(ErrorCode::kProtocol, fmt::format("the payload of a {} message has a wrong checksum", name(header.type)));
+}
+
+const char* name(Type type) {
+  switch (type) {
+    case Type::kHello:
+      return "hello";
+    case Type::kChallenge:
+      return "challenge";
+    case Type::kProof:
+      return "proof";
+    case Type::kWelcome:
+      return "welcome";
+    case Type::kRead:
+      return "read";
+    case Type::kWrite:
+      return "write";
+    case Type::kFsync:
+      return "fsync";
+    case Type::kTruncate:
+      return "truncate";
+    case Type::kLookup:
+      return "lookup";
+    case Type::kStat:
+      return "stat";
+    case Type::kCreate:
+      return "create";
+    case Type::kMakeDirectory:
+      return "mkdir";
+    case Type::kReadDirectory:
+      return "readdir";
+    case Type::kRename:
+      return "rename";
+    case Type::kUnlink:
+      return "unlink";
+    case Type::kRemoveDirectory:
+      return "rmdir";
+    case Type::kSetAttributes:
+      return "setattr";
+    case Type::kSymlink:
+      return "symlink";
+    case Type::kReadLink:
+      return "readlink";
+    case Type::kLink:
+      return "link";
+    case Type::kGetXattr:
+      return "getxattr";
+    case Type::kSetXattr:
+      return "setxattr";
+    case Type::kListXattr:
+      return "listxattr";
+    case Type::kRemoveXattr:
+      return "removexattr";
+    case Type::kStatFs:
+      return "statfs";
+    case Type::kClose:
+      return "close";
+    case Type::kPolicyShow:
+      return "policy show";
+    case Type::kPolicySet:
+      return "policy set";
+    case Type::kStatistics:
+      return "statistics";
+    case Type::kHealth:
+      return "health";
+    case Type::kStop:
+      return "stop";
+  }
+  return "unknown";
+}
+
+bool known(Type type) {
+  return std::strcmp(name(type), "unknown") != 0;
+}
+
+}  // namespace tutti::wire
