@@ -8,14 +8,12 @@ namespace tutti {
 
 Slot RequestStore::add(const Request& request, TimePoint now) {
   if (free_ == kNoSlot) grow();
-  const auto [it, added] = ids_.try_emplace(request.id, free_);
-  if (!added) return kNoSlot;
   const Slot slot = free_;
   Entry& entry = this->entry(slot);
-  free_ = entry.links.next;
   entry.request = request;
+  if (!ids_.insert(slot)) return kNoSlot;
+  free_ = entry.links.next;
   entry.arrived = now;
-  entry.links = {};
   ++entry.generation;
   note_arrival(slot);
   return slot;
@@ -24,16 +22,11 @@ Slot RequestStore::add(const Request& request, TimePoint now) {
 void RequestStore::remove(Slot slot) {
   Entry& entry = this->entry(slot);
   assert(entry.generation % 2 == 1 && "the slot is in use");
-  ids_.erase(entry.request.id);
+  ids_.erase(slot);
   ++entry.generation;
   entry.links.next = free_;
   free_ = slot;
   if (ids_.empty()) shrink();
-}
-
-Slot RequestStore::find(RequestId id) const {
-  const auto it = ids_.find(id);
-  return it == ids_.end() ? kNoSlot : it->second;
 }
 
 Slot RequestStore::oldest() {
@@ -63,13 +56,29 @@ void RequestStore::note_arrival(Slot slot) {
 void RequestStore::shrink() {
   arrivals_.clear();
   if (chunks_.size() <= kKeptChunks) return;
-  *this = RequestStore();
+  chunks_.clear();
+  free_ = kNoSlot;
+  arrivals_.set_capacity(0);
 }
 
 void SlotList::push_back(RequestStore& store, Slot slot) {
   store.links(slot) = {tail_, kNoSlot};
   (tail_ == kNoSlot ? head_ : store.links(tail_).next) = slot;
   tail_ = slot;
+}
+
+void SlotList::push_front(RequestStore& store, Slot slot) {
+  store.links(slot) = {kNoSlot, head_};
+  (head_ == kNoSlot ? tail_ : store.links(head_).previous) = slot;
+  head_ = slot;
+}
+
+void SlotList::append(RequestStore& store, SlotList& other) {
+  if (other.empty()) return;
+  store.links(other.head_).previous = tail_;
+  (tail_ == kNoSlot ? head_ : store.links(tail_).next) = other.head_;
+  tail_ = other.tail_;
+  other = SlotList();
 }
 
 void SlotList::remove(RequestStore& store, Slot slot) {

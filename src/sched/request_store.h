@@ -5,10 +5,11 @@
 #include <tutti/sched.h>
 
 #include <boost/circular_buffer.hpp>
-#include <boost/unordered/unordered_flat_map.hpp>
 #include <cstdint>
 #include <memory>
 #include <vector>
+
+#include "sched/keyed_set.h"
 
 namespace tutti {
 
@@ -26,10 +27,14 @@ struct SlotStamp {
 // becomes empty gives its memory back. Not thread-safe.
 class RequestStore {
  public:
+  RequestStore() : ids_(IdOf{this}) {}
+  RequestStore(const RequestStore&) = delete;
+  RequestStore& operator=(const RequestStore&) = delete;
+
   // kNoSlot if a request with that id is here already.
   Slot add(const Request& request, TimePoint now);
   void remove(Slot slot);
-  Slot find(RequestId id) const;  // kNoSlot: not here
+  Slot find(RequestId id) const { return ids_.find(id); }  // kNoSlot: not here
 
   const Request& request(Slot slot) const { return entry(slot).request; }
   TimePoint arrived(Slot slot) const { return entry(slot).arrived; }
@@ -49,12 +54,20 @@ class RequestStore {
   };
   Links& links(Slot slot) { return entry(slot).links; }
 
+  // A word per slot for the policy: the number of the queue or group the request is in.
+  std::uint32_t& place(Slot slot) { return entry(slot).place; }
+
  private:
   struct Entry {
     Request request;
     TimePoint arrived;
     Links links;                   // `next` also chains free slots
     std::uint32_t generation = 0;  // odd while in use
+    std::uint32_t place = 0;
+  };
+  struct IdOf {
+    const RequestStore* store;
+    RequestId operator()(Slot slot) const { return store->request(slot).id; }
   };
 
   static constexpr std::size_t kChunk = 1024;
@@ -68,7 +81,7 @@ class RequestStore {
 
   std::vector<std::unique_ptr<Entry[]>> chunks_;
   Slot free_ = kNoSlot;
-  boost::unordered_flat_map<RequestId, Slot> ids_;
+  KeyedSet<IdOf> ids_;
   boost::circular_buffer<SlotStamp> arrivals_;  // in order of arrival; entries of requests that left are stale
 };
 
@@ -77,7 +90,10 @@ class SlotList {
  public:
   bool empty() const { return head_ == kNoSlot; }
   Slot front() const { return head_; }
+  Slot back() const { return tail_; }
   void push_back(RequestStore& store, Slot slot);
+  void push_front(RequestStore& store, Slot slot);
+  void append(RequestStore& store, SlotList& other);  // moves all of `other` behind what is here
   void remove(RequestStore& store, Slot slot);
 
  private:

@@ -9,7 +9,7 @@ namespace tutti {
 
 const std::vector<PolicyInfo>& policies() {
   static const std::vector<PolicyInfo> table = {
-      fifo_policy(),
+      fifo_policy(), to_policy(), sjf_policy(), hbrr_policy(), window_policy(), twins_policy(), concert_policy(), fair_policy(),
   };
   return table;
 }
