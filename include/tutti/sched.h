@@ -91,7 +91,10 @@ class Scheduler {
   // `requests` stays valid until complete().
   struct Dispatched {
     std::span<const Request> requests{};
-    bool dropped = false;  // do not serve: answer that the scheduler stopped. Needs complete() all the same.
+    bool dropped = false;    // do not serve: answer that the scheduler stopped. Needs complete() all the same.
+    TimePoint arrived{};     // when the request that waited longest was added
+    TimePoint dispatched{};  // when next() handed the batch out
+    Duration held{};         // of the time between, how long the policy waited on purpose
     std::uint32_t ticket = 0;
   };
 

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@ namespace tutti {
 // A view: what next() returns is valid until the policy's next call.
 struct Batch {
   std::span<const Request> requests;
+  std::span<const TimePoint> arrived{};  // when each of them was added
 };
 
 struct Dispatch {
@@ -48,8 +50,8 @@ class Policy {
   virtual Decision next(TimePoint now) = 0;
   // Told of every batch served, for policies that learn from how long it took.
   virtual void completed(const Batch& /*batch*/, TimePoint /*dispatched*/, TimePoint /*now*/) {}
-  // True: it waited and is gone.
-  virtual bool cancel(RequestId id) = 0;
+  // The request, if it waited: it is gone now.
+  virtual std::optional<Request> cancel(RequestId id) = 0;
 
   virtual std::size_t waiting() const = 0;
   // Hands over everything that waits, in order of arrival, and forgets it.

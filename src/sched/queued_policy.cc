@@ -13,6 +13,7 @@ bool QueuedPolicy::add(const Request& request, TimePoint now) {
 Decision QueuedPolicy::next(TimePoint now) {
   if (store_.empty()) return Idle{};
   batch_.clear();
+  arrived_.clear();
   if (patience_ > Duration::zero()) {
     // Overdue requests go alone: anything merged with one of them might pass the next.
     if (const Slot oldest = store_.oldest(); now - store_.arrived(oldest) > patience_) {
@@ -24,12 +25,13 @@ Decision QueuedPolicy::next(TimePoint now) {
   return choose(now);
 }
 
-bool QueuedPolicy::cancel(RequestId id) {
+std::optional<Request> QueuedPolicy::cancel(RequestId id) {
   const Slot slot = store_.find(id);
-  if (slot == kNoSlot) return false;
+  if (slot == kNoSlot) return std::nullopt;
+  const Request request = store_.request(slot);
   dequeue(slot);
   store_.remove(slot);
-  return true;
+  return request;
 }
 
 std::vector<Waiting> QueuedPolicy::take_all() {
@@ -46,6 +48,7 @@ std::vector<Waiting> QueuedPolicy::take_all() {
 
 void QueuedPolicy::take(Slot slot) {
   batch_.push_back(store_.request(slot));
+  arrived_.push_back(store_.arrived(slot));
   store_.remove(slot);
 }
 

@@ -14,7 +14,7 @@ class QueuedPolicy : public Policy {
  public:
   bool add(const Request& request, TimePoint now) final;
   Decision next(TimePoint now) final;
-  bool cancel(RequestId id) final;
+  std::optional<Request> cancel(RequestId id) final;
   std::size_t waiting() const final { return store_.size(); }
   std::vector<Waiting> take_all() final;
 
@@ -31,7 +31,7 @@ class QueuedPolicy : public Policy {
 
   // Moves a request, already out of its place, from the store into the batch.
   void take(Slot slot);
-  Decision dispatch() const { return Dispatch{Batch{batch_}}; }
+  Decision dispatch() const { return Dispatch{Batch{batch_, arrived_}}; }
   const std::vector<Request>& batch() const { return batch_; }
 
   RequestStore store_;
@@ -39,6 +39,7 @@ class QueuedPolicy : public Policy {
  private:
   Duration patience_;
   std::vector<Request> batch_;
+  std::vector<TimePoint> arrived_;  // of the requests in batch_
 };
 
 // The option by which policies state their bound.
