@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Algorithm 1 of the thesis (section 3.1.1): probe, and proceed or back off. Only the decisions; who writes the probe
+// data and sleeps is somebody else (gate/prober.h, or the simulator).
+//
+//   Backoff backoff(options, threshold, seed);
+//   while (true) {
+//     Backoff::Step step = backoff.next();
+//     if (Proceed)  break;
+//     if (Write)    { write step.bytes to target step.target; backoff.wrote(time taken); }
+//     if (Sleep)    sleep(step.time);
+//   }
+//
+// With priming (section 3.1.2) each round starts with a small write that does not count; with the min-prober a round
+// is several writes with a pause between them, and the slowest one counts. On a striped file every target is probed,
+// and the slowest target counts: the job backs off unless all pass.
+#pragma once
+
+#include <tutti/base.h>
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "base/options.h"
+#include "base/prng.h"
+
+namespace tutti::gate {
+
+struct BackoffOptions {
+  Bytes data_size{3'000'000};           // DATA_SIZE of each probe write
+  std::uint32_t max_count = 8;          // MAX_COUNT: rounds after which the job goes ahead whatever it found
+  double base = 2;                      // BASE
+  std::uint32_t starting_exponent = 1;  // STARTING_EXPONENT
+  std::uint32_t max_exponent = 6;       // the exponent grows no further (truncated exponential backoff)
+  Duration time_constant = std::chrono::seconds(1);       // BACKOFF_TIME_CONST
+  Duration fixed_sleep = std::chrono::seconds(1);         // FIXED_SLEEP_TIME
+  Bytes priming{256 * 1024};                              // 0: no priming
+  std::uint32_t probes = 3;                               // writes per round and target; 1: the plain prober
+  Duration probe_pause = std::chrono::milliseconds(100);  // between those writes
+  std::uint32_t targets = 1;                              // probed one after the other
+
+  // The same as text, for the command line and the environment; and how to read it.
+  static const std::vector<OptionInfo>& table();
+  static BackoffOptions from(const OptionValues& values);
+};
+
+// Not thread-safe. One object per phase.
+class Backoff {
+ public:
+  struct Write {
+    Bytes bytes;
+    std::uint32_t target;  // 0 .. options.targets - 1
+    bool priming;          // its time does not count
+  };
+  struct Sleep {
+    Duration time;
+    bool backing_off;  // false: the pause between two writes of a round
+  };
+  struct Proceed {
+    bool quiet;  // false: max_count was reached
+  };
+  using Step = std::variant<Write, Sleep, Proceed>;
+
+  // `threshold` in bytes per second; 0: nothing known, the first round passes.
+  Backoff(const BackoffOptions& options, double threshold, std::uint64_t seed);
+
+  // What to do next. After a Write, wrote() must come before the next call. Proceed is the last step.
+  Step next();
+  void wrote(Duration took);
+
+  double rate() const { return rate_; }            // slowest write of the last round, bytes per second
+  std::uint32_t rounds() const { return round_; }  // begun so far
+  Bytes written() const { return written_; }       // probe data, priming included
+
+ private:
+  enum class Stage : std::uint8_t { kBegin, kPrimed, kWriting, kPaused, kDecide, kDone };
+
+  Step begin_round();
+  Step write_next();
+  Step decide();
+  Duration backoff_time();
+
+  BackoffOptions options_;
+  double threshold_;
+  Prng prng_;
+  Stage stage_ = Stage::kBegin;
+  std::uint32_t round_ = 0;
+  std::uint32_t exponent_;
+  std::uint32_t done_ = 0;  // counted writes of this round
+  std::optional<Write> pending_;
+  double rate_ = 0;
+  bool measured_ = false;  // rate_ holds something of this round
+  Bytes written_{};
+};
+
+}  // namespace tutti::gate
