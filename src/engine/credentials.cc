@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/credentials.h"
+
+#include <fmt/core.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <sys/fsuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+
+namespace tutti {
+namespace {
+
+// The C library's setgroups changes every thread of the process; the system call changes only the caller's.
+bool set_thread_groups(const std::vector<gid_t>& groups) {
+  return syscall(SYS_setgroups, groups.size(), groups.data()) == 0;
+}
+
+Credentials read_own_credentials() {
+  Credentials own{geteuid(), getegid(), {}};
+  const int count = getgroups(0, nullptr);
+  if (count > 0) {
+    own.groups.resize(static_cast<std::size_t>(count));
+    own.groups.resize(static_cast<std::size_t>(std::max(0, getgroups(count, own.groups.data()))));
+  }
+  return own;
+}
+
+// Capabilities of the calling thread. The kernel drops only some of them with the file system user id: left alone,
+// a caller could still set trusted attributes or give files capabilities.
+struct Capabilities {
+  __user_cap_data_struct words[2]{};
+
+  static Capabilities current() {
+    Capabilities capabilities;
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    if (syscall(SYS_capget, &header, capabilities.words) != 0) return {};
+    return capabilities;
+  }
+
+  bool apply() const {
+    __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+    return syscall(SYS_capset, &header, words) == 0;
+  }
+
+  // Only what it takes to change users again; neither means anything to a file system.
+  Capabilities reduced() const {
+    Capabilities less = *this;
+    less.words[0].effective &= kIdentity;
+    less.words[1].effective = 0;
+    return less;
+  }
+
+  bool may_change_identity() const { return (words[0].effective & kIdentity) == kIdentity; }
+
+  static constexpr std::uint32_t kIdentity = (1U << CAP_SETUID) | (1U << CAP_SETGID);
+};
+
+const Capabilities& own_capabilities() {
+  static const Capabilities own = Capabilities::current();
+  return own;
+}
+
+}  // namespace
+
+const Credentials& own_credentials() {
+  static const Credentials own = read_own_credentials();
+  return own;
+}
+
+Result<void> may_act_for(const Credentials& credentials) {
+  if (own_capabilities().may_change_identity() || credentials.uid == own_credentials().uid) return {};
+  return fail(ErrorCode::kDenied,
+              fmt::format("this node runs as user {} without the right to act for others and serves that user only, "
+                          "not user {}",
+                          own_credentials().uid, credentials.uid),
+              EACCES);
+}
+
+std::vector<gid_t> groups_of(uid_t uid, gid_t gid) {
+  std::vector<char> text(16384);
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(uid, &entry, text.data(), text.size(), &found) != 0 || found == nullptr) return {};
+  int count = 64;
+  std::vector<gid_t> groups(static_cast<std::size_t>(count));
+  if (getgrouplist(found->pw_name, gid, groups.data(), &count) < 0) {
+    groups.resize(static_cast<std::size_t>(count));
+    if (getgrouplist(found->pw_name, gid, groups.data(), &count) < 0) return {};
+  }
+  groups.resize(static_cast<std::size_t>(count));
+  return groups;
+}
+
+ActingAs::ActingAs(const Credentials& credentials) {
+  const Credentials& own = own_credentials();
+  if (credentials == own) return;
+  if (!may_act_for(credentials)) {
+    ok_ = false;
+    return;
+  }
+  // A process without privileges got past may_act_for only for its own user, whose rights it has already.
+  if (!own_capabilities().may_change_identity()) return;
+  changed_ = true;
+  if (!set_thread_groups(credentials.groups)) {
+    ok_ = false;
+    restore();
+    return;
+  }
+  setfsgid(credentials.gid);
+  setfsuid(credentials.uid);
+  // Both calls return the previous value and never an error; asking with an impossible value tells what is set.
+  ok_ = static_cast<uid_t>(setfsuid(static_cast<uid_t>(-1))) == credentials.uid &&
+        static_cast<gid_t>(setfsgid(static_cast<gid_t>(-1))) == credentials.gid;
+  if (credentials.uid != 0) ok_ = own_capabilities().reduced().apply() && ok_;
+  if (!ok_) restore();
+}
+
+ActingAs::~ActingAs() {
+  if (changed_) restore();
+}
+
+void ActingAs::restore() {
+  const Credentials& own = own_credentials();
+  setfsuid(own.uid);
+  setfsgid(own.gid);
+  const bool restored = own_capabilities().apply() && set_thread_groups(own.groups);
+  assert(restored);
+  static_cast<void>(restored);
+  changed_ = false;
+}
+
+}  // namespace tutti

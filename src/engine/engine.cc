@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tutti {
+
+std::uint64_t Operation::length() const {
+  return std::accumulate(memory.begin(), memory.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const iovec& piece) { return sum + piece.iov_len; });
+}
+
+void deliver(std::span<Operation* const> operations) {
+  while (!operations.empty()) {
+    CompletionSink* sink = operations.front()->sink;
+    const auto end = std::find_if(operations.begin(), operations.end(),
+                                  [sink](const Operation* operation) { return operation->sink != sink; });
+    const auto count = static_cast<std::size_t>(end - operations.begin());
+    sink->completed(operations.first(count));
+    operations = operations.subspan(count);
+  }
+}
+
+namespace {
+
+class NullEngine final : public Engine {
+ public:
+  std::string name() const override { return "null"; }
+
+  void submit(std::span<Operation* const> operations) override {
+    for (Operation* operation : operations) {
+      operation->error = 0;
+      operation->transferred = operation->length();
+    }
+    deliver(operations);
+  }
+};
+
+class FaultyEngine final : public Engine {
+ public:
+  FaultyEngine(std::unique_ptr<Engine> inner, std::function<std::optional<Fault>(const Operation&)> rule)
+      : inner_(std::move(inner)), rule_(std::move(rule)) {}
+
+  std::string name() const override { return "faulty " + inner_->name(); }
+
+  void submit(std::span<Operation* const> operations) override {
+    std::vector<Operation*> failed, rest;
+    for (Operation* operation : operations) (apply(*operation) ? failed : rest).push_back(operation);
+    if (!rest.empty()) inner_->submit(rest);
+    deliver(failed);
+  }
+
+ private:
+  // True: the operation is over.
+  bool apply(Operation& operation) {
+    const auto fault = rule_(operation);
+    if (!fault) return false;
+    operation.transferred = 0;
+    operation.error = fault->error;
+    if (fault->error != 0) return true;
+    cut(operation.memory, fault->at_most);
+    return operation.memory.empty();
+  }
+
+  static void cut(std::vector<iovec>& memory, std::uint64_t length) {
+    for (std::size_t i = 0; i < memory.size(); ++i) {
+      memory[i].iov_len = std::min<std::uint64_t>(memory[i].iov_len, length);
+      length -= memory[i].iov_len;
+      if (length == 0) memory.resize(memory[i].iov_len == 0 ? i : i + 1);
+    }
+  }
+
+  std::unique_ptr<Engine> inner_;
+  std::function<std::optional<Fault>(const Operation&)> rule_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_null_engine() {
+  return std::make_unique<NullEngine>();
+}
+
+std::unique_ptr<Engine> make_faulty_engine(std::unique_ptr<Engine> inner,
+                                           std::function<std::optional<Fault>(const Operation&)> rule) {
+  return std::make_unique<FaultyEngine>(std::move(inner), std::move(rule));
+}
+
+}  // namespace tutti

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
+#include "engine/root.h"
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::UnorderedElementsAre;
+
+// A directory everybody may enter and its owner alone may write to.
+class RootTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tutti-root-XXXXXX").string();
+    outside_ = mkdtemp(pattern.data());
+    chmod(outside_.c_str(), 0755);
+    directory_ = outside_ + "/root";
+    fs::create_directory(directory_);
+    root_ = std::move(Root::open(directory_, {.max_open_files = 8}).value());
+  }
+  void TearDown() override { fs::remove_all(outside_); }
+
+  void put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+  static int error_of(const auto& result) { return result ? 0 : result.error().system; }
+
+  std::string outside_, directory_;
+  Root::Caller self_ = std::make_shared<Credentials>(own_credentials());
+  Root::Caller other_ = std::make_shared<Credentials>(Credentials{4711, 4711, {}});
+  std::unique_ptr<Root> root_;
+};
+
+TEST_F(RootTest, NamespaceOperationsActOnTheDirectory) {
+  EXPECT_TRUE(root_->make_directory(self_, "d", 0750));
+  auto made = root_->create(self_, "d/f", {.mode = 0640, .exclusive = true});
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_EQ(made->st_mode & 07777, 0640U);
+  EXPECT_EQ(error_of(root_->create(self_, "d/f", {.exclusive = true})), EEXIST);
+  EXPECT_TRUE(root_->create(self_, "d/f", {}));
+  EXPECT_TRUE(root_->symlink(self_, "d/l", "f"));
+  EXPECT_EQ(root_->read_link(self_, "d/l").value(), "f");
+  EXPECT_EQ(error_of(root_->read_link(self_, "d/f")), EINVAL);
+  EXPECT_TRUE(S_ISLNK(root_->look_up(self_, "d/l", Root::Links::kStop, 0)->st_mode));
+  EXPECT_EQ(root_->look_up(self_, "d/l", Root::Links::kFollow, 0)->st_ino, made->st_ino);
+  EXPECT_EQ(root_->link(self_, {"d/f", "d/g"})->st_nlink, 2U);
+  EXPECT_TRUE(root_->rename(self_, {"d/g", "h"}));
+  EXPECT_TRUE(fs::exists(directory_ + "/h"));
+  EXPECT_EQ(error_of(root_->remove_directory(self_, "d")), ENOTEMPTY);
+  EXPECT_TRUE(root_->unlink(self_, "h"));
+  EXPECT_EQ(error_of(root_->unlink(self_, "h")), ENOENT);
+  auto changed = root_->change(self_, "d/f", Root::Links::kStop, {.mode = 0600, .modified = timespec{1000, 5}});
+  ASSERT_TRUE(changed) << changed.error().message;
+  EXPECT_EQ(changed->st_mode & 07777, 0600U);
+  EXPECT_EQ(changed->st_mtim.tv_sec, 1000);
+  EXPECT_GT(root_->usage()->f_blocks, 0U);
+}
+
+TEST_F(RootTest, ListsInParts) {
+  for (int i = 0; i < 100; ++i) put(directory_ + "/" + std::to_string(i), "");
+  std::vector<std::string> names;
+  Root::ListOptions options{.most = 7};
+  for (bool end = false; !end;) {
+    auto listing = root_->list(self_, "", options);
+    ASSERT_TRUE(listing) << listing.error().message;
+    for (const Root::Entry& entry : listing->entries) names.push_back(entry.name);
+    if (!listing->entries.empty()) options.cursor = listing->entries.back().cursor;
+    end = listing->end;
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names.size(), 100U);
+  EXPECT_EQ(std::unique(names.begin(), names.end()), names.end());
+}
+
+TEST_F(RootTest, ExtendedAttributes) {
+  put(directory_ + "/f", "");
+  if (auto set = root_->set_attribute(self_, "f", {"user.colour", "green"}); !set && set.error().system == EOPNOTSUPP)
+    GTEST_SKIP() << "no user attributes on this file system";
+  EXPECT_EQ(root_->get_attribute(self_, "f", "user.colour").value(), "green");
+  EXPECT_THAT(root_->list_attributes(self_, "f").value(), ElementsAre("user.colour"));
+  EXPECT_TRUE(root_->remove_attribute(self_, "f", "user.colour"));
+  EXPECT_EQ(error_of(root_->get_attribute(self_, "f", "user.colour")), ENODATA);
+}
+
+TEST_F(RootTest, NoPathLeavesTheDirectory) {
+  put(outside_ + "/secret", "secret");
+  fs::create_symlink("../secret", directory_ + "/relative");
+  fs::create_symlink(outside_ + "/secret", directory_ + "/absolute");
+  fs::create_symlink("..", directory_ + "/up");
+  fs::create_symlink("/proc/self/fd/0", directory_ + "/magic");
+  for (const std::string path : {"relative", "absolute", "up/secret", "../secret", "magic", "/etc/passwd"}) {
+    EXPECT_EQ(error_of(root_->open_file(self_, path, Direction::kRead)), EACCES) << path;
+    EXPECT_EQ(error_of(root_->look_up(self_, path, Root::Links::kFollow, 0)), EACCES) << path;
+    EXPECT_EQ(error_of(root_->create(self_, path, {.truncate = true})), EACCES) << path;
+  }
+  EXPECT_EQ(error_of(root_->unlink(self_, "up/secret")), EACCES);
+  EXPECT_EQ(error_of(root_->rename(self_, {"relative", "up/elsewhere"})), EACCES);
+  EXPECT_EQ(fs::file_size(outside_ + "/secret"), 6U);
+}
+
+TEST_F(RootTest, OnlyRegularFilesAreOpened) {
+  fs::create_directory(directory_ + "/d");
+  ASSERT_EQ(mkfifo((directory_ + "/pipe").c_str(), 0666), 0);
+  EXPECT_EQ(error_of(root_->open_file(self_, "d", Direction::kRead)), EISDIR);
+  EXPECT_EQ(error_of(root_->open_file(self_, "pipe", Direction::kRead)), EINVAL);
+  EXPECT_EQ(error_of(root_->open_file(self_, "none", Direction::kRead)), ENOENT);
+}
+
+TEST_F(RootTest, HandlesOfOneFileShareADescriptorAndAreBounded) {
+  put(directory_ + "/f", "");
+  auto first = root_->open_file(self_, "f", Direction::kRead).value();
+  auto second = root_->open_file(self_, "f", Direction::kWrite).value();
+  EXPECT_EQ(first, second);
+  std::vector<std::shared_ptr<OpenFile>> held;
+  for (int i = 0; i < 7; ++i) {
+    put(directory_ + "/" + std::to_string(i), "");
+    held.push_back(root_->open_file(self_, std::to_string(i), Direction::kRead).value());
+  }
+  EXPECT_EQ(root_->open_files(), 8U);
+  put(directory_ + "/more", "");
+  EXPECT_EQ(error_of(root_->open_file(self_, "more", Direction::kRead)), EMFILE);
+  EXPECT_TRUE(root_->open_file(self_, "f", Direction::kRead)) << "open already: takes no more";
+  held.pop_back();
+  EXPECT_TRUE(root_->open_file(self_, "more", Direction::kRead));
+}
+
+TEST_F(RootTest, CallersHaveTheirOwnRightsOnly) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs the right to act for others";
+  chmod(directory_.c_str(), 0755);
+  put(directory_ + "/private", "private");
+  chmod((directory_ + "/private").c_str(), 0600);
+  put(directory_ + "/public", "public");
+  chmod((directory_ + "/public").c_str(), 0644);
+  EXPECT_EQ(error_of(root_->open_file(other_, "private", Direction::kRead)), EACCES);
+  EXPECT_EQ(error_of(root_->look_up(other_, "private", Root::Links::kFollow, R_OK)), EACCES);
+  auto reading = root_->open_file(other_, "public", Direction::kRead);
+  ASSERT_TRUE(reading);
+  EXPECT_FALSE((*reading)->writable());
+  EXPECT_EQ(error_of(root_->open_file(other_, "public", Direction::kWrite)), EACCES);
+  EXPECT_EQ(error_of(root_->reopen(**reading, Direction::kWrite)), EACCES);
+  EXPECT_EQ(error_of(root_->create(other_, "mine", {})), EACCES);
+  EXPECT_EQ(error_of(root_->change(other_, "public", Root::Links::kStop, {.mode = 0777})), EPERM);
+  chmod(directory_.c_str(), 0777);
+  EXPECT_EQ(root_->create(other_, "mine", {})->st_uid, 4711U);
+  const std::string capabilities = std::string("\0\0\0\2", 4) + std::string(16, '\1');  // as setcap writes them
+  EXPECT_EQ(error_of(root_->set_attribute(other_, "mine", {"security.capability", capabilities})), EPERM);
+  EXPECT_EQ(error_of(root_->set_attribute(other_, "mine", {"trusted.x", "1"})), EPERM);
+  EXPECT_TRUE(root_->look_up(self_, "private", Root::Links::kFollow, R_OK)) << "and this thread has its own back";
+  chmod((directory_ + "/private").c_str(), 0640);
+  ASSERT_EQ(chown((directory_ + "/private").c_str(), 0, 99), 0);
+  const auto member = std::make_shared<Credentials>(Credentials{4711, 4711, {99}});
+  EXPECT_TRUE(root_->open_file(member, "private", Direction::kRead)) << "by a supplementary group";
+  EXPECT_EQ(error_of(root_->open_file(other_, "private", Direction::kRead)), EACCES);
+}
+
+// ---- engines that are not in the conformance suite, or have more to say than it asks for ----
+
+class Collector : public CompletionSink {
+ public:
+  void completed(std::span<Operation* const> operations) override {
+    std::lock_guard lock(mutex_);
+    done_.insert(done_.end(), operations.begin(), operations.end());
+    changed_.notify_all();
+  }
+  std::vector<Operation*> wait(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30), [&] { return done_.size() >= count; }));
+    return done_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Operation*> done_;
+};
+
+TEST(FaultyEngine, FailsAndShortensAsTold) {
+  auto engine = make_faulty_engine(make_null_engine(), [](const Operation& operation) -> std::optional<Fault> {
+    if (operation.offset == 1) return Fault{.error = EIO};
+    if (operation.offset == 2) return Fault{.at_most = 15};
+    return std::nullopt;
+  });
+  std::string memory(30, ' ');
+  Collector collector;
+  std::vector<Operation> operations(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    operations[i].offset = i;
+    operations[i].memory = {{memory.data(), 10}, {memory.data() + 10, 20}};
+    operations[i].sink = &collector;
+    engine->submit(operations[i]);
+  }
+  EXPECT_EQ(operations[0].transferred, 30U);
+  EXPECT_EQ(operations[1].error, EIO);
+  EXPECT_EQ(operations[2].error, 0);
+  EXPECT_EQ(operations[2].transferred, 15U);
+}
+
+TEST(ModelledEngine, TakesTheTimeOfTheDevice) {
+  auto engine = make_modelled_engine(make_null_engine(), {.figures = FixedFigures{.latency = milliseconds(10)}});
+  auto file = std::make_shared<OpenFile>(OpenFileKey{1, 1, true, true, nullptr}, OpenFile::Descriptors{});
+  std::string memory(10, ' ');
+  Collector collector;
+  std::vector<Operation> operations(5);
+  const auto start = std::chrono::steady_clock::now();
+  for (Operation& operation : operations) {
+    operation.file = file;
+    operation.memory = {{memory.data(), memory.size()}};
+    operation.sink = &collector;
+    engine->submit(operation);
+  }
+  const auto done = collector.wait(5);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(50)) << "one after another";
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(done[i], &operations[i]);
+}
+
+TEST(ModelledEngine, TheDiskOrdersWhatItHolds) {
+  ModelledOptions options{.figures = HddFigures{}, .stripe_size = Bytes(65536), .stripe_count = 4};
+  auto engine = make_modelled_engine(make_null_engine(), options);
+  auto file = std::make_shared<OpenFile>(OpenFileKey{1, 1, true, true, nullptr}, OpenFile::Descriptors{});
+  std::string memory(65536, ' ');
+  Collector collector;
+  std::vector<Operation> operations(4);
+  std::vector<Operation*> pointers;
+  // Rows 8000, 4000, 2000, 6000 of this target: the first starts at once, the rest go by in one sweep from below.
+  const std::uint64_t rows[] = {8000, 4000, 2000, 6000};
+  for (std::size_t i = 0; i < 4; ++i) {
+    operations[i].file = file;
+    operations[i].offset = rows[i] * 4 * 65536;
+    operations[i].memory = {{memory.data(), memory.size()}};
+    operations[i].sink = &collector;
+    pointers.push_back(&operations[i]);
+  }
+  engine->submit(pointers);
+  EXPECT_THAT(collector.wait(4), ElementsAre(pointers[0], pointers[2], pointers[1], pointers[3]));
+}
+
+}  // namespace
+}  // namespace tutti

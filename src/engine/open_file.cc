@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/open_file.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace tutti {
+
+bool operator<(const OpenFileKey& a, const OpenFileKey& b) {
+  const auto front = [](const OpenFileKey& key) { return std::tie(key.inode, key.device, key.readable, key.writable); };
+  if (front(a) != front(b)) return front(a) < front(b);
+  return *a.owner < *b.owner;
+}
+
+FileId file_id(std::uint64_t device, std::uint64_t inode) {
+  // Inodes are unique within a device; the device only has to keep mounts below one root apart.
+  const FileId id = inode ^ (device * 0x9e3779b97f4a7c15ULL);
+  return id == 0 ? 1 : id;
+}
+
+OpenFile::OpenFile(OpenFileKey key, Descriptors descriptors)
+    : key_(std::move(key)), id_(file_id(key_.device, key_.inode)), descriptors_(descriptors) {}
+
+OpenFile::~OpenFile() {
+  if (descriptors_.buffered >= 0) close(descriptors_.buffered);
+  if (descriptors_.direct >= 0) close(descriptors_.direct);
+}
+
+Result<std::shared_ptr<OpenFile>> OpenFiles::adopt(const OpenFileKey& key, OpenFile::Descriptors descriptors) {
+  auto opened = std::make_shared<OpenFile>(key, descriptors);
+  std::lock_guard lock(mutex_);
+  if (files_.size() >= sweep_at_ || files_.size() >= limit_) sweep();
+  auto& slot = files_[key];
+  if (auto present = slot.lock(); present && !present->poisoned) return present;
+  if (slot.expired() && files_.size() > limit_) {
+    files_.erase(key);
+    return fail(ErrorCode::kFull, fmt::format("{} files are open on this node, its limit", limit_), EMFILE);
+  }
+  slot = opened;
+  return opened;
+}
+
+std::size_t OpenFiles::size() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(
+      std::count_if(files_.begin(), files_.end(), [](const auto& entry) { return !entry.second.expired(); }));
+}
+
+void OpenFiles::sweep() {
+  std::erase_if(files_, [](const auto& entry) { return entry.second.expired(); });
+  sweep_at_ = std::max<std::size_t>(64, files_.size() * 2);
+}
+
+}  // namespace tutti

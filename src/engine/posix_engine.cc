@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine `posix`: operations go into one io_uring from any thread; one thread takes completions out.
+#include <fmt/core.h>
+#include <liburing.h>
+#include <limits.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <unordered_map>
+
+#include "engine/engine.h"
+
+namespace tutti {
+namespace {
+
+// One system call's worth of an operation.
+struct Step {
+  int descriptor = -1;
+  bool direct = false;
+  const iovec* memory = nullptr;
+  unsigned count = 0;
+};
+
+bool aligned(const void* address, std::uint64_t length) {
+  return (reinterpret_cast<std::uintptr_t>(address) | length) % kDirectAlignment == 0;
+}
+
+// The longest run of pieces from where the operation stands that one call can move the same way. Direct where
+// everything is aligned; the rest of an operation, its tail at least, through the page cache.
+Step next_step(Operation& operation) {
+  const Operation::Progress& progress = operation.progress;
+  const std::size_t left = std::min<std::size_t>(operation.memory.size() - progress.piece, IOV_MAX);
+  iovec* const first = &operation.memory[progress.piece];
+  const Step buffered{operation.file->descriptor(), false, first, static_cast<unsigned>(left)};
+  const int direct = operation.file->direct_descriptor();
+  if (direct < 0 || progress.avoid_direct || progress.offset % kDirectAlignment != 0) return buffered;
+  unsigned whole = 0;
+  while (whole < left && aligned(first[whole].iov_base, first[whole].iov_len)) ++whole;
+  if (whole > 0) return {direct, true, first, whole};
+  if (!aligned(first->iov_base, 0) || first->iov_len < kDirectAlignment) return buffered;
+  operation.progress.partial = {first->iov_base, first->iov_len / kDirectAlignment * kDirectAlignment};
+  return {direct, true, &operation.progress.partial, 1};
+}
+
+// True once nothing is left to move.
+bool advance(Operation& operation, std::uint64_t moved) {
+  Operation::Progress& progress = operation.progress;
+  operation.transferred += moved;
+  progress.offset += moved;
+  while (progress.piece < operation.memory.size()) {
+    iovec& piece = operation.memory[progress.piece];
+    const std::uint64_t here = std::min<std::uint64_t>(moved, piece.iov_len);
+    piece.iov_base = static_cast<std::byte*>(piece.iov_base) + here;
+    piece.iov_len -= here;
+    moved -= here;
+    if (piece.iov_len > 0) return false;
+    ++progress.piece;
+  }
+  return true;
+}
+
+// The ids under which the ring knows the rights of users. Not thread-safe.
+class Personalities {
+ public:
+  explicit Personalities(io_uring& ring) : ring_(ring) {}
+
+  // 0: this process's own rights. Negative: not to be had.
+  int of(const std::shared_ptr<const Credentials>& owner) {
+    if (*owner == own_credentials()) return 0;
+    if (const auto found = ids_.find(owner); found != ids_.end()) return found->second;
+    if (ids_.size() >= kLimit) forget_all();
+    const ActingAs acting(*owner);
+    if (!acting.ok()) return -EACCES;
+    const int id = io_uring_register_personality(&ring_);
+    if (id > 0) ids_.emplace(owner, id);
+    return id > 0 ? id : -EACCES;
+  }
+
+ private:
+  static constexpr std::size_t kLimit = 1024;
+
+  // What is in flight keeps its own reference to the rights.
+  void forget_all() {
+    for (const auto& [owner, id] : ids_) io_uring_unregister_personality(&ring_, id);
+    ids_.clear();
+  }
+
+  io_uring& ring_;
+  std::unordered_map<std::shared_ptr<const Credentials>, int> ids_;  // by address, which the pointer keeps in use
+};
+
+class PosixEngine final : public Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> create(const PosixOptions& options) {
+    std::unique_ptr<PosixEngine> engine(new PosixEngine);
+    const int status = io_uring_queue_init(options.entries, &engine->ring_, 0);
+    if (status < 0)
+      return fail(ErrorCode::kIo, fmt::format("cannot set up io_uring: {}", std::strerror(-status)), -status);
+    engine->reaper_ = std::thread([self = engine.get()] { self->reap(); });
+    return engine;
+  }
+
+  ~PosixEngine() override {
+    if (!reaper_.joinable()) return;
+    {
+      std::lock_guard lock(mutex_);
+      io_uring_sqe* entry = next_entry();
+      io_uring_prep_nop(entry);
+      io_uring_sqe_set_data(entry, nullptr);
+      flush();
+    }
+    reaper_.join();
+    io_uring_queue_exit(&ring_);
+  }
+
+  std::string name() const override { return "posix"; }
+
+  void submit(std::span<Operation* const> operations) override {
+    std::vector<Operation*> done, pending;
+    for (Operation* operation : operations) {
+      operation->error = 0;
+      operation->transferred = 0;
+      operation->progress = {};
+      operation->progress.offset = operation->offset;
+      switch (start(*operation)) {
+        case Start::kDone:
+          done.push_back(operation);
+          break;
+        case Start::kPending:
+          pending.push_back(operation);
+          break;
+        case Start::kJoined:
+          break;
+      }
+    }
+    issue(pending, done);
+    deliver(done);
+  }
+
+ private:
+  enum class Start { kDone, kPending, kJoined };
+
+  PosixEngine() = default;
+
+  static Start start(Operation& operation) {
+    if (operation.kind == Operation::Kind::kSync) return join_sync(operation);
+    if (advance(operation, 0)) return Start::kDone;
+    return try_at_once(operation) ? Start::kDone : Start::kPending;
+  }
+
+  // Group commit: a sync that comes while one runs cannot count on it to cover the writes before it; it shares the
+  // next with everybody else who comes until that one starts.
+  static Start join_sync(Operation& operation) {
+    OpenFile::SyncGroup& group = operation.file->sync;
+    std::lock_guard lock(group.mutex);
+    if (group.failed != 0) {
+      operation.error = group.failed;
+      return Start::kDone;
+    }
+    if (group.running) {
+      group.next.push_back(&operation);
+      return Start::kJoined;
+    }
+    group.running = true;
+    group.now.assign(1, &operation);
+    return Start::kPending;
+  }
+
+  // What the page cache can take or give without waiting needs no ring and no second thread.
+  static bool try_at_once(Operation& operation) {
+    OpenFile& file = *operation.file;
+    if (file.direct_descriptor() >= 0) return false;
+    const bool write = operation.kind == Operation::Kind::kWrite;
+    if (write && (!file.writes_may_nowait.load(std::memory_order_relaxed) || *file.owner() != own_credentials()))
+      return false;
+    while (true) {
+      const Step step = next_step(operation);
+      const auto offset = static_cast<off_t>(operation.progress.offset);
+      const int count = static_cast<int>(step.count);
+      const ssize_t moved = write ? pwritev2(step.descriptor, step.memory, count, offset, RWF_NOWAIT)
+                                  : preadv2(step.descriptor, step.memory, count, offset, RWF_NOWAIT);
+      if (moved == 0 && !write) return true;  // the end of the file
+      if (moved <= 0) {
+        if (write && moved < 0 && errno == EOPNOTSUPP) file.writes_may_nowait.store(false, std::memory_order_relaxed);
+        return false;
+      }
+      if (advance(operation, static_cast<std::uint64_t>(moved))) return true;
+    }
+  }
+
+  // Puts the operations' next steps into the ring; those that cannot be started go to `done`.
+  void issue(std::span<Operation* const> operations, std::vector<Operation*>& done) {
+    if (operations.empty()) return;
+    std::lock_guard lock(mutex_);
+    for (Operation* operation : operations)
+      if (!queue(*operation)) done.push_back(operation);
+    flush();
+  }
+
+  bool queue(Operation& operation) {
+    int personality = 0;
+    if (operation.kind == Operation::Kind::kWrite) {
+      // Rights were checked when the file was opened; writes still need them for quotas and for what happens to
+      // set-user-id bits.
+      personality = personalities_.of(operation.file->owner());
+      if (personality < 0) {
+        operation.error = -personality;
+        return false;
+      }
+    }
+    io_uring_sqe* entry = next_entry();
+    if (operation.kind == Operation::Kind::kSync) {
+      io_uring_prep_fsync(entry, operation.file->descriptor(), 0);
+    } else {
+      const Step step = next_step(operation);
+      operation.progress.direct = step.direct;
+      if (operation.kind == Operation::Kind::kRead)
+        io_uring_prep_readv(entry, step.descriptor, step.memory, step.count, operation.progress.offset);
+      else
+        io_uring_prep_writev(entry, step.descriptor, step.memory, step.count, operation.progress.offset);
+    }
+    entry->personality = static_cast<std::uint16_t>(personality);
+    io_uring_sqe_set_data(entry, &operation);
+    return true;
+  }
+
+  io_uring_sqe* next_entry() {
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    while (entry == nullptr) {
+      flush();
+      entry = io_uring_get_sqe(&ring_);
+    }
+    return entry;
+  }
+
+  // The kernel takes everything unless it is short of memory or of room for completions, which reap() makes.
+  void flush() {
+    while (io_uring_sq_ready(&ring_) > 0)
+      if (io_uring_submit(&ring_) < 0) std::this_thread::yield();
+  }
+
+  void reap() {
+    struct Completion {
+      Operation* operation;
+      int result;
+    };
+    std::array<io_uring_cqe*, 64> entries;
+    std::array<Completion, 64> completions;
+    std::vector<Operation*> done, again;
+    bool stopped = false;
+    while (!stopped) {
+      io_uring_cqe* first = nullptr;
+      if (io_uring_wait_cqe(&ring_, &first) < 0) continue;
+      const unsigned count = io_uring_peek_batch_cqe(&ring_, entries.data(), entries.size());
+      for (unsigned i = 0; i < count; ++i)
+        completions[i] = {static_cast<Operation*>(io_uring_cqe_get_data(entries[i])), entries[i]->res};
+      io_uring_cq_advance(&ring_, count);
+      // Whoever submitted these held the lock while doing so: taking it here orders their writes before our reads.
+      { std::lock_guard lock(mutex_); }
+      for (unsigned i = 0; i < count; ++i) {
+        if (completions[i].operation == nullptr)
+          stopped = true;
+        else
+          finish(*completions[i].operation, completions[i].result, done, again);
+      }
+      issue(again, done);
+      deliver(done);
+      done.clear();
+      again.clear();
+    }
+  }
+
+  static void finish(Operation& operation, int result, std::vector<Operation*>& done, std::vector<Operation*>& again) {
+    // A thread that submitted and ended took its requests with it: they have not happened and start over.
+    const bool repeat = result == -EINTR || result == -EAGAIN || result == -ECANCELED;
+    if (operation.kind == Operation::Kind::kSync)
+      return repeat ? again.push_back(&operation) : finish_sync(operation, result, done, again);
+    if (result == -EINVAL && operation.progress.direct) {
+      operation.progress.avoid_direct = true;
+      return again.push_back(&operation);
+    }
+    if (repeat || (result > 0 && !advance(operation, static_cast<std::uint64_t>(result))))
+      return again.push_back(&operation);
+    if (result < 0) operation.error = -result;
+    if (result == 0 && operation.kind == Operation::Kind::kWrite) operation.error = EIO;
+    done.push_back(&operation);
+  }
+
+  static void finish_sync(Operation& leader, int result, std::vector<Operation*>& done,
+                          std::vector<Operation*>& again) {
+    const std::shared_ptr<OpenFile> file = leader.file;
+    OpenFile::SyncGroup& group = file->sync;
+    std::lock_guard lock(group.mutex);
+    if (result < 0) {
+      group.failed = -result;
+      file->poisoned = true;
+      group.now.insert(group.now.end(), group.next.begin(), group.next.end());
+      group.next.clear();
+    }
+    for (Operation* operation : group.now) operation->error = group.failed;
+    done.insert(done.end(), group.now.begin(), group.now.end());
+    group.now.clear();
+    group.now.swap(group.next);
+    group.running = !group.now.empty();
+    if (group.running) again.push_back(group.now.front());
+  }
+
+  std::mutex mutex_;  // guards submission
+  io_uring ring_{};
+  Personalities personalities_{ring_};
+  std::thread reaper_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> make_posix_engine(const PosixOptions& options) {
+  return PosixEngine::create(options);
+}
+
+}  // namespace tutti
