@@ -141,6 +141,9 @@ class Scheduler {
   virtual std::size_t next(std::span<Dispatched> batches) = 0;
   // Does not wait: 0 if nothing may be dispatched right now.
   virtual std::size_t try_next(std::span<Dispatched> batches) = 0;
+  // The same for an event loop: `again` says when to ask again although nothing is added, completed or switched;
+  // TimePoint::max(): no need to.
+  virtual std::size_t try_next(std::span<Dispatched> batches, TimePoint& again) = 0;
 
   // Every batch that next() gave out is completed once, served, failed or dropped.
   virtual void complete(const Dispatched& batch) = 0;

@@ -35,6 +35,7 @@ class LiveScheduler final : public Scheduler {
   bool next(Dispatched& batch) override { return next(std::span(&batch, 1)) == 1; }
   std::size_t next(std::span<Dispatched> batches) override;
   std::size_t try_next(std::span<Dispatched> batches) override;
+  std::size_t try_next(std::span<Dispatched> batches, TimePoint& again) override;
   void complete(const Dispatched& batch) override { complete(std::span(&batch, 1)); }
   void complete(std::span<const Dispatched> batches) override;
   Result<void> switch_policy(const std::string& name, const PolicyOptions& options) override;
@@ -75,12 +76,14 @@ class LiveScheduler final : public Scheduler {
   std::vector<std::uint32_t> free_tickets_;
   std::size_t in_flight_ = 0;
   boost::unordered_flat_set<RequestId> ids_in_flight_;
-  TimePoint hold_start_{}, hold_end_{};  // the policy's last wait on purpose
+  bool holding_ = false;                 // the policy waits on purpose, since hold_start_
+  TimePoint hold_start_{}, hold_end_{};  // its last wait
   SchedulerStatistics statistics_;
 };
 
 Result<void> LiveScheduler::add(const Request& request) {
-  if (request.length == Bytes()) return fail(ErrorCode::kInvalid, fmt::format("request {}: length 0; at least 1", request.id));
+  if (request.length == Bytes())
+    return fail(ErrorCode::kInvalid, fmt::format("request {}: length 0; at least 1", request.id));
   constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
   if (request.offset > kEnd || request.length > Bytes(kEnd - request.offset))
     return fail(ErrorCode::kInvalid, fmt::format("request {}: offset {} and length {} reach past 2^63", request.id,
@@ -132,9 +135,17 @@ std::size_t LiveScheduler::next(std::span<Dispatched> batches) {
 }
 
 std::size_t LiveScheduler::try_next(std::span<Dispatched> batches) {
+  TimePoint again;
+  return try_next(batches, again);
+}
+
+std::size_t LiveScheduler::try_next(std::span<Dispatched> batches, TimePoint& again) {
   auto lock = lock_soon(mutex_);
   Decision pause = Idle{};
-  return fill(batches, pause);
+  const std::size_t count = fill(batches, pause);
+  const auto* wait = std::get_if<WaitUntil>(&pause);
+  again = wait ? wait->at : TimePoint::max();
+  return count;
 }
 
 std::size_t LiveScheduler::fill(std::span<Dispatched> batches, Decision& pause) {
@@ -148,6 +159,8 @@ std::size_t LiveScheduler::fill(std::span<Dispatched> batches, Decision& pause) 
     launch(go->batch, now, batches[count++]);
     pause = Idle{};
   }
+  if (count > 0 && std::exchange(holding_, false)) hold_end_ = now;
+  if (std::holds_alternative<WaitUntil>(pause) && !std::exchange(holding_, true)) hold_start_ = now;
   return count;
 }
 
@@ -159,7 +172,7 @@ void LiveScheduler::launch(const Batch& batch, TimePoint now, Dispatched& out) {
     oldest = std::min(oldest, batch.arrived[i]);
   }
   out.arrived = oldest;
-  const Duration held = std::min(hold_end_, now) - std::max(hold_start_, oldest);
+  const Duration held = (holding_ ? now : std::min(hold_end_, now)) - std::max(hold_start_, oldest);
   out.held = std::max(held, Duration::zero());
   statistics_.dispatched(flight.requests, batch.arrived, now);
 }
@@ -245,13 +258,10 @@ Scheduler::Statistics LiveScheduler::statistics() const {
 
 void LiveScheduler::sleep(std::unique_lock<std::mutex>& lock, const Decision& pause) {
   ++sleepers_;
-  if (const auto* wait = std::get_if<WaitUntil>(&pause)) {
-    hold_start_ = clock_.now();
+  if (const auto* wait = std::get_if<WaitUntil>(&pause))
     clock_.wait(wakeup_, lock, wait->at);
-    hold_end_ = clock_.now();
-  } else {
+  else
     wakeup_.wait(lock);
-  }
   --sleepers_;
   if (wakeups_ > 0) --wakeups_;
 }
