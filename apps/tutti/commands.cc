@@ -5,9 +5,10 @@ namespace tutti::cli {
 
 // One line per command file.
 Command policies_command();
+Command sim_command();
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> list = {policies_command()};
+  static const std::vector<Command> list = {policies_command(), sim_command()};
   return list;
 }
 

@@ -69,9 +69,20 @@ double milliseconds(Duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
+// Bytes per second, written as a size: "90MB".
+double bandwidth(Section& section, std::string_view key, double fallback) {
+  return static_cast<double>(section.bytes(key, Bytes(static_cast<std::uint64_t>(fallback))).count());
+}
+
+double positive_bandwidth(Section& section, std::string_view key, double fallback) {
+  const double value = bandwidth(section, key, fallback);
+  if (value < 1) section.mistake(key, "is 0; bytes per second, e.g. \"90MB\"");
+  return value;
+}
+
 void read_figures(Section& section, FixedFigures& figures) {
   figures.latency = section.duration("latency", figures.latency);
-  figures.bandwidth = section.number("bandwidth", figures.bandwidth, {0, 1e15});
+  figures.bandwidth = bandwidth(section, "bandwidth", figures.bandwidth);
 }
 
 void read_figures(Section& section, HddFigures& figures) {
@@ -81,8 +92,8 @@ void read_figures(Section& section, HddFigures& figures) {
   figures.average_seek = section.duration("average_seek", figures.average_seek);
   figures.full_seek = section.duration("full_seek", figures.full_seek);
   figures.rotations_per_minute = section.number("rotations_per_minute", figures.rotations_per_minute, {1, 1e6});
-  figures.bandwidth = section.number("bandwidth", figures.bandwidth, {1, 1e15});
-  figures.interface_bandwidth = section.number("interface_bandwidth", figures.interface_bandwidth, {1, 1e15});
+  figures.bandwidth = positive_bandwidth(section, "bandwidth", figures.bandwidth);
+  figures.interface_bandwidth = positive_bandwidth(section, "interface_bandwidth", figures.interface_bandwidth);
   figures.read_ahead = section.bytes("read_ahead", figures.read_ahead);
   figures.write_positioning = section.number("write_positioning", figures.write_positioning, {0, 1});
 }
@@ -91,8 +102,8 @@ void read_figures(Section& section, SsdFigures& figures) {
   figures.read_latency = section.duration("read_latency", figures.read_latency);
   figures.write_latency = section.duration("write_latency", figures.write_latency);
   figures.channels = static_cast<unsigned>(section.integer("channels", figures.channels, {1, 4096}));
-  figures.read_bandwidth = section.number("read_bandwidth", figures.read_bandwidth, {1, 1e15});
-  figures.write_bandwidth = section.number("write_bandwidth", figures.write_bandwidth, {1, 1e15});
+  figures.read_bandwidth = positive_bandwidth(section, "read_bandwidth", figures.read_bandwidth);
+  figures.write_bandwidth = positive_bandwidth(section, "write_bandwidth", figures.write_bandwidth);
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ TEST(HddDevice, ReadAheadServesWhatWasReadWhileIdleFromTheCache) {
 }
 
 TEST(DeviceFigures, PresetsAndKeysAreRead) {
-  auto config = Config::parse("[device]\npreset = 'hdd-7200'\nbandwidth = 120e6\n", "test.toml");
+  auto config = Config::parse("[device]\npreset = 'hdd-7200'\nbandwidth = '120MB'\n", "test.toml");
   const auto figures = read_device(config->section("device"));
   ASSERT_TRUE(config->finish());
   EXPECT_EQ(std::get<HddFigures>(figures).bandwidth, 120e6);

@@ -48,7 +48,7 @@ void RequestStore::note_arrival(Slot slot) {
     const auto stale = [this](const SlotStamp& stamp) { return !holds(stamp); };
     arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(), stale), arrivals_.end());
     // Room for as many again: the clean-up above then costs a constant per arrival.
-    if (arrivals_.size() * 2 > arrivals_.capacity()) arrivals_.set_capacity(std::max<std::size_t>(kChunk, arrivals_.capacity() * 2));
+    if (arrivals_.size() * 2 >= arrivals_.capacity()) arrivals_.set_capacity(std::max<std::size_t>(kChunk, arrivals_.capacity() * 2));
   }
   arrivals_.push_back(stamp(slot));
 }

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// tutti sim: runs scenarios in virtual time.
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/table.h"
+#include "command.h"
+#include "sim/metrics.h"
+#include "sim/scenario_file.h"
+
+namespace tutti::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct SimArguments {
+  std::string file;
+  std::string policy;
+  std::vector<std::string> policies;
+  std::uint64_t seed = 0;
+  std::vector<std::string> assignments;
+  bool json = false;
+};
+
+// A line on standard error, now and then, for runs that take longer than two seconds.
+class Progress {
+ public:
+  explicit Progress(std::string what) : what_(std::move(what)) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\n");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(Duration simulated, std::uint64_t events) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < std::chrono::seconds(shown_ ? 1 : 2)) return;
+    last_ = now;
+    shown_ = true;
+    fmt::print(stderr, "\r{}: {:.1f} M events, {:.3f} s simulated ", what_, static_cast<double>(events) / 1e6,
+               std::chrono::duration<double>(simulated).count());
+    std::fflush(stderr);
+  }
+
+ private:
+  std::string what_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  bool shown_ = false;
+};
+
+Json as_json(const sim::Distribution& values) {
+  return {{"count", values.count}, {"mean", values.mean}, {"median", values.median},
+          {"p99", values.p99},     {"max", values.max},   {"deviation", values.deviation}};
+}
+
+Json nonzero(double value) {
+  return value > 0 ? Json(value) : Json(nullptr);
+}
+
+Json metrics_json(const sim::Metrics& metrics) {
+  return {{"operation_seconds", as_json(metrics.operation)},
+          {"phase_seconds", as_json(metrics.phase)},
+          {"failed_operations", metrics.failed_operations},
+          {"first_server_seconds", metrics.first_server},
+          {"last_server_seconds", metrics.last_server},
+          {"last_over_first", metrics.last_over_first},
+          {"makespan_seconds", metrics.makespan},
+          {"bytes_per_second", metrics.bandwidth},
+          {"phase_deviation", metrics.phase_deviation},
+          {"io_seconds", metrics.io_time},
+          {"slowdown", nonzero(metrics.slowdown)},
+          {"worst_slowdown", nonzero(metrics.worst_slowdown)},
+          {"fairness", nonzero(metrics.fairness)},
+          {"idle", metrics.idle},
+          {"mean_batch", metrics.mean_batch},
+          {"bound_phase_seconds", nonzero(metrics.bound)},
+          {"over_bound", metrics.bound > 0 ? Json(metrics.phase.mean / metrics.bound) : Json(nullptr)},
+          {"bound_kind", metrics.bound_kind}};
+}
+
+const std::string& policy_of(const sim::Scenario& scenario) {
+  return scenario.forwarding.count ? scenario.forwarding.policy.name : scenario.servers.policy.name;
+}
+
+Json run_json(const sim::Scenario& scenario, const sim::Measured& measured) {
+  auto applications = Json::array();
+  for (const sim::ApplicationMetrics& application : measured.metrics.applications)
+    applications.push_back({{"name", application.name},
+                            {"phases", application.phases},
+                            {"mean_phase_seconds", application.mean_phase},
+                            {"alone_seconds", nonzero(application.alone)},
+                            {"slowdown", nonzero(application.slowdown)},
+                            {"end_seconds", application.end},
+                            {"mebibytes", application.mebibytes}});
+  const double wall = measured.outcome.wall_seconds;
+  return {{"scenario", scenario.name},
+          {"policy", policy_of(scenario)},
+          {"seed", scenario.seed},
+          {"servers", scenario.servers.count},
+          {"depth", scenario.servers.depth},
+          {"device", describe(scenario.servers.device)},
+          {"events", measured.outcome.events},
+          {"events_per_second", wall > 0 ? static_cast<double>(measured.outcome.events) / wall : 0.0},
+          {"metrics", metrics_json(measured.metrics)},
+          {"applications", applications}};
+}
+
+Table comparison() {
+  return Table({"policy", "depth", "operation s", "p99 s", "phase s", "last/first", "makespan s", "MB/s", "slowdown",
+                "fairness", "idle", "over bound"});
+}
+
+void add_row(Table& table, const sim::Scenario& scenario, const sim::Metrics& metrics) {
+  table.add({policy_of(scenario), fmt::format("{}", scenario.servers.depth),
+             fmt::format("{:.6g}", metrics.operation.mean), fmt::format("{:.6g}", metrics.operation.p99),
+             fmt::format("{:.6g}", metrics.phase.mean), fmt::format("{:.2f}", metrics.last_over_first),
+             fmt::format("{:.6g}", metrics.makespan), fmt::format("{:.1f}", metrics.bandwidth / 1e6),
+             fmt::format("{:.2f}", metrics.slowdown), fmt::format("{:.3f}", metrics.fairness),
+             fmt::format("{:.3f}", metrics.idle),
+             metrics.bound > 0 ? fmt::format("{:.3f}", metrics.phase.mean / metrics.bound) : "-"});
+}
+
+void print_applications(const sim::Metrics& metrics) {
+  Table table({"application", "phases", "phase s", "alone s", "slowdown", "end s", "MiB"});
+  constexpr std::size_t kMost = 40;
+  for (std::size_t i = 0; i < metrics.applications.size() && i < kMost; ++i) {
+    const sim::ApplicationMetrics& application = metrics.applications[i];
+    table.add({application.name, fmt::format("{}", application.phases), fmt::format("{:.6g}", application.mean_phase),
+               fmt::format("{:.6g}", application.alone), fmt::format("{:.2f}", application.slowdown),
+               fmt::format("{:.6g}", application.end), fmt::format("{:.1f}", application.mebibytes)});
+  }
+  fmt::print("\n{}", table.text());
+  if (metrics.applications.size() > kMost) fmt::print("and {} more\n", metrics.applications.size() - kMost);
+}
+
+Result<sim::Scenario> load(const SimArguments& arguments, bool seeded, const std::string& policy) {
+  sim::Overrides overrides;
+  if (!policy.empty()) overrides.policy = policy;
+  if (seeded) overrides.seed = arguments.seed;
+  overrides.assignments = arguments.assignments;
+  return sim::load_scenario(arguments.file, overrides);
+}
+
+Result<sim::Measured> measure_with_progress(const sim::Scenario& scenario) {
+  Progress progress(fmt::format("{} {}", scenario.name, policy_of(scenario)));
+  sim::MeasureOptions options;
+  options.progress = [&](Duration simulated, std::uint64_t events) { progress.show(simulated, events); };
+  return sim::measure(scenario, options);
+}
+
+int run_one(const SimArguments& arguments, bool seeded) {
+  const auto scenario = load(arguments, seeded, arguments.policy);
+  if (!scenario) return report(scenario.error());
+  const auto measured = measure_with_progress(*scenario);
+  if (!measured) return report(measured.error());
+  if (arguments.json) {
+    fmt::print("{}\n", run_json(*scenario, *measured).dump(2));
+    return kDone;
+  }
+  fmt::print("{}: {} servers ({}), depth {}, seed {}\n\n", scenario->name, scenario->servers.count,
+             describe(scenario->servers.device), scenario->servers.depth, scenario->seed);
+  Table table = comparison();
+  add_row(table, *scenario, measured->metrics);
+  fmt::print("{}", table.text());
+  if (!measured->metrics.bound_kind.empty())
+    fmt::print("lower bound of the mean phase: {}\n", measured->metrics.bound_kind);
+  print_applications(measured->metrics);
+  fmt::print("\n{} events, {:.2f} M events/s\n", measured->outcome.events,
+             static_cast<double>(measured->outcome.events) / measured->outcome.wall_seconds / 1e6);
+  return kDone;
+}
+
+int compare(const SimArguments& arguments, bool seeded) {
+  Table table = comparison();
+  auto list = Json::array();
+  std::string heading;
+  for (const std::string& policy : arguments.policies) {
+    const auto scenario = load(arguments, seeded, policy);
+    if (!scenario) return report(scenario.error());
+    const auto measured = measure_with_progress(*scenario);
+    if (!measured) return report(measured.error());
+    list.push_back(run_json(*scenario, *measured));
+    add_row(table, *scenario, measured->metrics);
+    heading = fmt::format("{}: {} servers ({}), depth {}, seed {}", scenario->name, scenario->servers.count,
+                          describe(scenario->servers.device), scenario->servers.depth, scenario->seed);
+  }
+  if (arguments.json)
+    fmt::print("{}\n", list.dump(2));
+  else
+    fmt::print("{}\n\n{}", heading, table.text());
+  return kDone;
+}
+
+void add_common(CLI::App& app, SimArguments& arguments) {
+  app.add_option("FILE", arguments.file, "Scenario, a TOML file (see scenarios/)")->required();
+  app.add_option("--set", arguments.assignments,
+                 "Change a value of the scenario: servers.depth=4, applications.0.size=4MiB");
+  app.add_flag("--json", arguments.json, "One JSON document instead of tables");
+}
+
+}  // namespace
+
+Command sim_command() {
+  return {"sim", "Run a scenario in virtual time, with the production policies", [](CLI::App& app) {
+            auto arguments = std::make_shared<SimArguments>();
+            app.require_subcommand(1);
+            CLI::App* run = app.add_subcommand("run", "Run one scenario");
+            add_common(*run, *arguments);
+            run->add_option("--policy", arguments->policy, "Instead of the scenario's");
+            CLI::Option* seed = run->add_option("--seed", arguments->seed, "Instead of the scenario's");
+            CLI::App* many = app.add_subcommand("compare", "Run one scenario under several policies");
+            add_common(*many, *arguments);
+            many->add_option("--policies", arguments->policies, "Names, e.g. fifo,window,concert")
+                ->delimiter(',')
+                ->required();
+            CLI::Option* many_seed = many->add_option("--seed", arguments->seed, "Instead of the scenario's");
+            return [=] {
+              if (run->parsed()) return run_one(*arguments, seed->count() > 0);
+              return compare(*arguments, many_seed->count() > 0);
+            };
+          }};
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/bound.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/prng.h"
+
+namespace tutti::sim {
+namespace {
+
+// The best mean over all common orders, which holds an optimum for jobs released together.
+double best_of_all_orders(const std::vector<ShopJob>& jobs) {
+  std::vector<std::size_t> order(jobs.size());
+  std::iota(order.begin(), order.end(), 0);
+  double best = 1e300;
+  do {
+    std::vector<double> load(jobs.front().demand.size(), 0);
+    double sum = 0;
+    for (const std::size_t j : order) {
+      double completion = 0;
+      for (std::size_t i = 0; i < load.size(); ++i) {
+        load[i] += jobs[j].demand[i];
+        if (jobs[j].demand[i] > 0) completion = std::max(completion, load[i]);
+      }
+      sum += completion;
+    }
+    best = std::min(best, sum / static_cast<double>(jobs.size()));
+  } while (std::next_permutation(order.begin(), order.end()));
+  return best;
+}
+
+TEST(OpenShopBound, IsExactForEqualJobs) {
+  const std::vector<ShopJob> jobs(10, ShopJob{.release = 0, .demand = {2, 2, 2}});
+  EXPECT_DOUBLE_EQ(open_shop_bound(jobs).mean_flow, 11);
+}
+
+TEST(OpenShopBound, NeverExceedsTheOptimumAndIsWithinTwoOfIt) {
+  Prng chance(3);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<ShopJob> jobs(2 + chance.below(5));
+    const std::size_t machines = 1 + chance.below(4);
+    for (ShopJob& job : jobs)
+      for (std::size_t i = 0; i < machines; ++i) job.demand.push_back(chance.chance(0.3) ? 0.0 : chance.pareto(1, 1.2));
+    const double optimum = best_of_all_orders(jobs);
+    const double bound = open_shop_bound(jobs).mean_flow;
+    EXPECT_LE(bound, optimum * (1 + 1e-9));
+    EXPECT_GE(bound, optimum / 2 * (1 - 1e-9));
+  }
+}
+
+TEST(OpenShopBound, LetsShortJobsInterruptLongOnes) {
+  const std::vector<ShopJob> jobs = {{.release = 0, .demand = {10}}, {.release = 2, .demand = {1}}};
+  EXPECT_DOUBLE_EQ(open_shop_bound(jobs).mean_flow, (11 + 1) / 2.0);
+}
+
+}  // namespace
+}  // namespace tutti::sim

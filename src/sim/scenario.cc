@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/scenario.h"
+
+#include <fmt/format.h>
+
+#include "base/units.h"
+
+namespace tutti::sim {
+namespace {
+
+constexpr std::uint64_t kLargestIndex = 1u << 20;  // of applications, iterations and ranks: they share a file's id
+
+Result<void> wrong(const Application& application, const std::string& what) {
+  return fail(ErrorCode::kInvalid, fmt::format("application '{}': {}", application.name, what));
+}
+
+bool needs_block(Pattern pattern) {
+  return pattern == Pattern::kInterleaved || pattern == Pattern::kTiles2d || pattern == Pattern::kTiles3d ||
+         pattern == Pattern::kVector;
+}
+
+Result<void> check_application(const Scenario& scenario, const Application& application) {
+  if (application.ranks == 0 || application.ranks > kLargestIndex)
+    return wrong(application, "ranks must be 1 to 1048576");
+  if (application.ranks_per_node == 0) return wrong(application, "ranks_per_node must be at least 1");
+  if (application.iterations == 0 || application.iterations > kLargestIndex)
+    return wrong(application, "iterations must be 1 to 1048576");
+  if (application.operations == 0) return wrong(application, "operations must be at least 1");
+  if (application.outstanding == 0) return wrong(application, "outstanding must be at least 1");
+  if (application.size == Bytes{}) return wrong(application, "size must be at least 1 byte");
+  if (application.stripe_size == Bytes{}) return wrong(application, "stripe_size must be at least 1 byte");
+  if (application.stripe_count > scenario.servers.count)
+    return wrong(application, fmt::format("stripe_count is {}; it must not exceed the number of servers, {}",
+                                          application.stripe_count, scenario.servers.count));
+  if (application.first_server && *application.first_server >= scenario.servers.count)
+    return wrong(application, fmt::format("first_server is {}; servers are 0 to {}", *application.first_server,
+                                          scenario.servers.count - 1));
+  if (needs_block(application.pattern) &&
+      (application.block == Bytes{} || application.size.count() % application.block.count() != 0))
+    return wrong(application,
+                 fmt::format("its pattern needs a block that divides the size, {}", format(application.size)));
+  return {};
+}
+
+}  // namespace
+
+Result<void> check(const Scenario& scenario) {
+  if (scenario.servers.count == 0) return fail(ErrorCode::kInvalid, "servers.count must be at least 1");
+  if (scenario.servers.depth == 0) return fail(ErrorCode::kInvalid, "servers.depth must be at least 1");
+  if (scenario.forwarding.count > 0 && scenario.forwarding.depth == 0)
+    return fail(ErrorCode::kInvalid, "forwarding.depth must be at least 1");
+  if (scenario.applications.empty()) return fail(ErrorCode::kInvalid, "a scenario needs at least one application");
+  if (scenario.applications.size() > kLargestIndex) return fail(ErrorCode::kInvalid, "more than 1048576 applications");
+  for (const Application& application : scenario.applications)
+    if (auto valid = check_application(scenario, application); !valid) return valid;
+  for (const Fault& fault : scenario.faults) {
+    if (fault.server && *fault.server >= scenario.servers.count)
+      return fail(ErrorCode::kInvalid, fmt::format("a fault names server {}; servers are 0 to {}", *fault.server,
+                                                   scenario.servers.count - 1));
+    if (fault.application && *fault.application >= scenario.applications.size())
+      return fail(ErrorCode::kInvalid, fmt::format("a fault names application {}; there are {}", *fault.application,
+                                                   scenario.applications.size()));
+    if (fault.kind == Fault::Kind::kKill && !fault.application)
+      return fail(ErrorCode::kInvalid, "a fault that kills needs the application");
+    if (fault.until && *fault.until <= fault.at) return fail(ErrorCode::kInvalid, "a fault ends before it begins");
+  }
+  return {};
+}
+
+}  // namespace tutti::sim

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/scenario_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "base/config.h"
+#include "base/prng.h"
+#include "base/units.h"
+#include "sched/policy.h"
+
+namespace tutti::sim {
+namespace {
+
+template <typename Value>
+using Names = std::vector<std::pair<std::string, Value>>;
+
+const Names<Pattern> kPatterns = {
+    {"contiguous", Pattern::kContiguous}, {"strided", Pattern::kStrided},  {"interleaved", Pattern::kInterleaved},
+    {"tiles-2d", Pattern::kTiles2d},      {"tiles-3d", Pattern::kTiles3d}, {"vector", Pattern::kVector},
+    {"random", Pattern::kRandom}};
+const Names<Barrier> kBarriers = {{"phase", Barrier::kPhase}, {"operation", Barrier::kOperation}};
+const Names<Direction> kDirections = {{"read", Direction::kRead}, {"write", Direction::kWrite}};
+const Names<PhaseSizes> kSizes = {{"announced", PhaseSizes::kAnnounced},
+                                  {"remembered", PhaseSizes::kRemembered},
+                                  {"learned", PhaseSizes::kLearned},
+                                  {"unknown", PhaseSizes::kUnknown}};
+const Names<Fault::Kind> kFaults = {{"slow", Fault::Kind::kSlow},
+                                    {"stop", Fault::Kind::kStop},
+                                    {"skew", Fault::Kind::kSkew},
+                                    {"delay", Fault::Kind::kDelay},
+                                    {"kill", Fault::Kind::kKill}};
+
+template <typename Value>
+Value choose(Section& section, std::string_view key, std::string_view fallback, const Names<Value>& names) {
+  std::vector<std::string> accepted;
+  for (const auto& [name, value] : names) accepted.push_back(name);
+  const std::string chosen = section.choice(key, fallback, accepted);
+  for (const auto& [name, value] : names)
+    if (name == chosen) return value;
+  return names.front().second;
+}
+
+double bandwidth(Section& section, std::string_view key) {
+  return static_cast<double>(section.bytes(key, Bytes{}).count());
+}
+
+// A value, or a range to draw from for each copy of an application: "1MiB..1GiB" uniform, "1MiB..1GiB pareto 1.1"
+// heavy-tailed between the two.
+class Drawer {
+ public:
+  using Parse = Result<double> (*)(std::string_view);
+
+  Drawer(Section& section, Prng& chance) : section_(section), chance_(chance) {}
+
+  double draw(std::string_view key, double fallback, double lowest, Parse parse) {
+    const std::string text = section_.scalar(key, "");
+    if (!section_.has(key) || text.empty()) return fallback;
+    const auto dots = text.find("..");
+    const double low = value(key, text.substr(0, dots), lowest, parse);
+    if (dots == std::string::npos) return low;
+    std::string rest = text.substr(dots + 2);
+    double shape = 0;
+    if (const auto word = rest.find(" pareto "); word != std::string::npos) {
+      shape = value(key, rest.substr(word + 8), 0.01, number);
+      rest.resize(word);
+    }
+    const double high = value(key, rest, lowest, parse);
+    if (high < low) section_.mistake(key, fmt::format("'{}' ends below its beginning", text));
+    return shape > 0 ? bounded_pareto(low, high, shape) : chance_.uniform(low, high);
+  }
+
+  static Result<double> number(std::string_view text) {
+    try {
+      std::size_t used = 0;
+      const double value = std::stod(std::string(text), &used);
+      if (text.find_first_not_of(' ', used) == std::string_view::npos) return value;
+    } catch (const std::exception&) {
+    }
+    return fail(ErrorCode::kInvalid, fmt::format("'{}' is not a number, nor a range like 2..8", text));
+  }
+  static Result<double> bytes(std::string_view text) {
+    return parse_bytes(text).map([](Bytes value) { return static_cast<double>(value.count()); });
+  }
+  static Result<double> time(std::string_view text) {
+    return parse_duration(text).map([](Duration value) { return static_cast<double>(value.count()); });
+  }
+
+ private:
+  double value(std::string_view key, const std::string& text, double lowest, Parse parse) {
+    const auto parsed = parse(text);
+    if (!parsed) return section_.mistake(key, parsed.error().message), lowest;
+    if (*parsed < lowest) section_.mistake(key, fmt::format("'{}' is too small; at least {}", text, lowest));
+    return *parsed;
+  }
+
+  double bounded_pareto(double low, double high, double shape) {
+    const double ratio = std::pow(low / high, shape);
+    return low / std::pow(1 - chance_.uniform() * (1 - ratio), 1 / shape);
+  }
+
+  Section& section_;
+  Prng& chance_;
+};
+
+unsigned count_of(double value) {
+  return static_cast<unsigned>(std::llround(std::min(value, 4e9)));
+}
+Duration duration_of(double value) {
+  return Duration(static_cast<std::int64_t>(value));
+}
+
+PolicyOptions read_options(Section section) {
+  PolicyOptions options;
+  for (const std::string& key : section.keys()) options[key] = section.scalar(key, "");
+  return options;
+}
+
+// One copy of an [[applications]] table; every call draws its ranges anew.
+Application read_application(Section section, Prng& chance, const Scenario& scenario) {
+  Drawer drawer(section, chance);
+  Application result;
+  result.start = duration_of(drawer.draw("start", 0, 0, Drawer::time));
+  result.ranks = count_of(drawer.draw("ranks", 1, 1, Drawer::number));
+  result.ranks_per_node = static_cast<unsigned>(section.integer("ranks_per_node", 1, {1, 1 << 20}));
+  result.iterations = count_of(drawer.draw("iterations", 1, 1, Drawer::number));
+  result.compute = duration_of(drawer.draw("compute", 0, 0, Drawer::time));
+  result.operations = count_of(drawer.draw("operations", 1, 1, Drawer::number));
+  result.size = Bytes(static_cast<std::uint64_t>(drawer.draw("size", 1 << 20, 1, Drawer::bytes)));
+  result.block = section.bytes("block", Bytes{});
+  if (result.block > Bytes{})
+    result.size = std::max(result.block, result.size / result.block.count() * result.block.count());
+  result.gap = section.bytes("gap", Bytes{});
+  result.think = duration_of(drawer.draw("think", 0, 0, Drawer::time));
+  result.outstanding = static_cast<unsigned>(section.integer("outstanding", 1, {1, 1 << 20}));
+  result.variation = section.number("variation", 0, {0, 1});
+  result.direction = choose(section, "direction", "read", kDirections);
+  result.pattern = choose(section, "pattern", "contiguous", kPatterns);
+  result.barrier = choose(section, "barrier", "phase", kBarriers);
+  result.file_per_process = section.boolean("file_per_process", false);
+  result.stripe_size = section.bytes("stripe_size", result.stripe_size);
+  if (result.stripe_size == Bytes{}) section.mistake("stripe_size", "is 0; at least 1 byte");
+  const auto servers = static_cast<std::int64_t>(scenario.servers.count);
+  result.stripe_count = static_cast<unsigned>(section.integer("stripe_count", 0, {0, INT32_MAX}));
+  if (result.stripe_count > scenario.servers.count)
+    section.mistake("stripe_count",
+                    fmt::format("{} must not exceed the number of servers, {}", result.stripe_count, servers));
+  if (section.has("first_server"))
+    result.first_server = static_cast<unsigned>(section.integer("first_server", 0, {0, servers - 1}));
+  if (section.has("id")) result.id = static_cast<ApplicationId>(section.integer("id", 0, {0, INT32_MAX}));
+  result.sizes = choose(section, "sizes", "learned", kSizes);
+  result.size_error = section.number("size_error", 1, {0, 1000});
+  return result;
+}
+
+void read_applications(Config& config, Scenario& scenario) {
+  Prng chance(scenario.seed ^ 0x6d6978);
+  std::vector<Section> sections = config.root().sections("applications");
+  for (std::size_t i = 0; i < sections.size(); ++i) {
+    Section& section = sections[i];
+    const std::string name = section.text("name", fmt::format("application{}", i));
+    const std::int64_t copies = section.integer("count", 1, {1, 1 << 20});
+    for (std::int64_t copy = 0; copy < copies; ++copy) {
+      Application application = read_application(section, chance, scenario);
+      application.name = copies == 1 ? name : fmt::format("{}{}", name, copy);
+      if (application.id) *application.id += static_cast<ApplicationId>(copy);
+      scenario.applications.push_back(std::move(application));
+    }
+  }
+  if (sections.empty()) config.root().mistake("applications", "a scenario needs at least one [[applications]]");
+}
+
+std::optional<unsigned> find_application(Section& section, const Scenario& scenario) {
+  if (!section.has("application")) return std::nullopt;
+  const std::string name = section.scalar("application", "");
+  std::vector<std::string> names;
+  for (unsigned i = 0; i < scenario.applications.size(); ++i) {
+    if (scenario.applications[i].name == name) return i;
+    if (names.size() < 20) names.push_back(scenario.applications[i].name);
+  }
+  section.mistake("application",
+                  fmt::format("there is no application '{}'; there are: {}", name, fmt::join(names, ", ")));
+  return std::nullopt;
+}
+
+Fault read_fault(Section section, const Scenario& scenario) {
+  Fault fault;
+  fault.kind = choose(section, "kind", "slow", kFaults);
+  if (section.has("server"))
+    fault.server =
+        static_cast<unsigned>(section.integer("server", 0, {0, static_cast<std::int64_t>(scenario.servers.count) - 1}));
+  fault.application = find_application(section, scenario);
+  if (fault.kind == Fault::Kind::kKill && !section.has("application"))
+    section.mistake("application", "is missing: which application dies");
+  fault.at = section.duration("at", Duration{});
+  if (section.has("until")) fault.until = section.duration("until", Duration{});
+  if (fault.until && *fault.until <= fault.at) section.mistake("until", "must be after `at`");
+  fault.factor = section.number("factor", 1, {0, 1e6});
+  fault.skew = section.duration("ahead", Duration{}) - section.duration("behind", Duration{});
+  fault.probability = section.number("probability", 1, {0, 1});
+  fault.delay = section.duration("delay", Duration{});
+  return fault;
+}
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const PolicyInfo& policy : policies()) names.push_back(policy.name);
+  return names;
+}
+
+// `policy` and `options` of a table; [policies.NAME] holds options for whatever policy is chosen in the end.
+PolicyChoice read_policy(Section& section, Section& shared, const std::optional<std::string>& override) {
+  PolicyChoice choice;
+  const std::string written = section.choice("policy", "fifo", policy_names());
+  const PolicyOptions options = read_options(section.section("options"));
+  choice.name = override.value_or(written);
+  for (const std::string& name : shared.keys()) {
+    const PolicyOptions for_name = read_options(shared.section(name));
+    if (!find_policy(name))
+      shared.mistake(name,
+                     fmt::format("there is no policy '{}'; there are: {}", name, fmt::join(policy_names(), ", ")));
+    if (name == choice.name) choice.options = for_name;
+  }
+  if (choice.name == written)
+    for (const auto& [name, value] : options) choice.options[name] = value;
+  return choice;
+}
+
+void read_servers(Config& config, Scenario& scenario, const Overrides& overrides) {
+  Section root = config.root();
+  Section shared = root.section("policies");
+  Section forwarding = root.section("forwarding");
+  scenario.forwarding.count = static_cast<unsigned>(forwarding.integer("count", 0, {0, 1 << 20}));
+  scenario.forwarding.depth = static_cast<unsigned>(forwarding.integer("depth", 16, {1, 1 << 20}));
+  const bool forwards = scenario.forwarding.count > 0;
+  scenario.forwarding.policy = read_policy(forwarding, shared, forwards ? overrides.policy : std::nullopt);
+
+  Section servers = root.section("servers");
+  scenario.servers.count = static_cast<unsigned>(servers.integer("count", 4, {1, 1 << 20}));
+  scenario.servers.depth = static_cast<unsigned>(servers.integer("depth", 16, {1, 1 << 20}));
+  scenario.servers.spread = servers.bytes("spread", Bytes{});
+  scenario.servers.policy = read_policy(servers, shared, forwards ? std::nullopt : overrides.policy);
+  scenario.servers.device = read_device(servers.section("device"));
+}
+
+Result<Scenario> read(Config config, const std::string& source, const Overrides& overrides) {
+  for (const std::string& assignment : overrides.assignments)
+    if (auto set = config.set(assignment); !set) return Failure(set.error());
+  Section root = config.root();
+  Scenario scenario;
+  scenario.name = root.text("name", std::filesystem::path(source).stem().string());
+  root.text("about", "");
+  scenario.seed = static_cast<std::uint64_t>(root.integer("seed", 1, {0, INT64_MAX}));
+  if (overrides.seed) scenario.seed = *overrides.seed;
+  scenario.timeout = root.duration("timeout", Duration{});
+  scenario.limit = root.duration("limit", scenario.limit);
+  read_servers(config, scenario, overrides);
+  Section network = root.section("network");
+  scenario.network.latency = network.duration("latency", scenario.network.latency);
+  scenario.network.jitter = network.duration("jitter", Duration{});
+  scenario.network.client_bandwidth = bandwidth(network, "client_bandwidth");
+  scenario.network.server_bandwidth = bandwidth(network, "server_bandwidth");
+  scenario.network.core_bandwidth = bandwidth(network, "core_bandwidth");
+  read_applications(config, scenario);
+  for (Section& section : root.sections("faults")) scenario.faults.push_back(read_fault(section, scenario));
+  if (auto done = config.finish(); !done) return Failure(done.error());
+  if (auto valid = check(scenario); !valid)
+    return fail(valid.error().code, fmt::format("{}: {}", source, valid.error().message));
+  return scenario;
+}
+
+}  // namespace
+
+Result<Scenario> load_scenario(const std::string& path, const Overrides& overrides) {
+  auto config = Config::load(path);
+  if (!config) return Failure(config.error());
+  return read(std::move(*config), path, overrides);
+}
+
+Result<Scenario> parse_scenario(std::string_view text, const std::string& source, const Overrides& overrides) {
+  auto config = Config::parse(text, source);
+  if (!config) return Failure(config.error());
+  return read(std::move(*config), source, overrides);
+}
+
+}  // namespace tutti::sim

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scenarios as TOML files (docs/simulator.md lists the keys).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/scenario.h"
+
+namespace tutti::sim {
+
+// What the command line changes in a scenario.
+struct Overrides {
+  std::optional<std::string> policy{};  // of the servers, or of the forwarding nodes where there are any
+  std::optional<std::uint64_t> seed{};
+  std::vector<std::string> assignments{};  // "servers.depth=4"
+};
+
+// kInvalid names file, line, key and what is accepted; kNotFound: no such file.
+Result<Scenario> load_scenario(const std::string& path, const Overrides& overrides = {});
+// `source` stands for the file name in messages.
+Result<Scenario> parse_scenario(std::string_view text, const std::string& source, const Overrides& overrides = {});
+
+}  // namespace tutti::sim

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/scenario_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "sched/policy.h"
+#include "sim/metrics.h"
+
+namespace tutti::sim {
+namespace {
+
+using namespace literals;
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+constexpr std::string_view kScenario = R"(
+seed = 7
+[servers]
+count = 8
+depth = 4
+policy = "window"
+device = { preset = "hdd-7200" }
+[policies.window]
+width = "250ms"
+[network]
+jitter = "1ms"
+client_bandwidth = "1GB"
+[[applications]]
+name = "mix"
+count = 20
+operations = "2..9"
+size = "1MiB..64MiB pareto 1.1"
+stripe_count = 4
+[[faults]]
+kind = "kill"
+application = "mix3"
+at = "2s"
+)";
+
+std::string message_of(std::string_view text, const Overrides& overrides = {}) {
+  const auto scenario = parse_scenario(text, "x.toml", overrides);
+  return scenario ? "" : scenario.error().message;
+}
+
+TEST(ScenarioFile, IsReadAndDrawnBySeed) {
+  const auto scenario = parse_scenario(kScenario, "mix.toml");
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  EXPECT_EQ(scenario->name, "mix");
+  EXPECT_EQ(scenario->servers.policy.options.at("width"), "250ms");
+  EXPECT_EQ(scenario->network.client_bandwidth, 1e9);
+  ASSERT_EQ(scenario->applications.size(), 20u);
+  EXPECT_EQ(scenario->faults.at(0).application, 3u);
+  for (const Application& application : scenario->applications) {
+    EXPECT_GE(application.operations, 2u);
+    EXPECT_LE(application.operations, 9u);
+    EXPECT_GE(application.size, 1_MiB);
+    EXPECT_LE(application.size, 64_MiB);
+  }
+  const auto other = parse_scenario(kScenario, "mix.toml", {.policy = {}, .seed = 8, .assignments = {}});
+  EXPECT_NE(scenario->applications[0].size, other->applications[0].size);
+}
+
+TEST(ScenarioFile, TheCommandLineChangesIt) {
+  const auto scenario = parse_scenario(
+      kScenario, "mix.toml",
+      {.policy = "concert", .seed = {}, .assignments = {"servers.count=16", "applications.0.size=4MiB"}});
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  EXPECT_EQ(scenario->servers.policy.name, "concert");
+  EXPECT_TRUE(scenario->servers.policy.options.empty());  // those were the window's
+  EXPECT_EQ(scenario->servers.count, 16u);
+  EXPECT_EQ(scenario->applications[5].size, 4_MiB);
+}
+
+TEST(ScenarioFile, MistakesNameFileLineKeyAndWhatIsAccepted) {
+  EXPECT_THAT(message_of("[servers]\ncuont = 4\n[[applications]]\nname='a'\n"),
+              HasSubstr("x.toml:2: servers.cuont: unknown key; accepted here: "));
+  EXPECT_THAT(message_of("[[applications]]\nname='a'\npattern='diagonal'\n"),
+              HasSubstr("x.toml:3: applications[0].pattern: 'diagonal' is not accepted; one of: contiguous, strided"));
+  EXPECT_THAT(message_of("[[applications]]\nname='a'\nsize='4 furlongs'\n"),
+              HasSubstr("x.toml:3: applications[0].size"));
+  EXPECT_THAT(message_of("[[applications]]\nname='a'\nsize=-5\n"), HasSubstr("x.toml:3: applications[0].size"));
+  EXPECT_THAT(message_of("[servers]\ncount=4\n[[applications]]\nstripe_count=5\n"),
+              HasSubstr("x.toml:4: applications[0].stripe_count: 5 must not exceed the number of servers, 4"));
+  EXPECT_THAT(message_of("[servers]\ncount=4\n"), HasSubstr("at least one [[applications]]"));
+  EXPECT_THAT(message_of("[[applications]]\nname='a'\n[[faults]]\nkind='kill'\napplication='b'\n"),
+              HasSubstr("x.toml:5: faults[0].application: there is no application 'b'; there are: a"));
+  EXPECT_THAT(message_of(kScenario, {.policy = "nope", .seed = {}, .assignments = {}}), "");  // found when it runs
+}
+
+// Every scenario of the fast folder, under every policy: finishes, twice the same, and serves every byte.
+TEST(FastScenarios, FinishUnderEveryPolicyAndRepeat) {
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TUTTI_SCENARIOS "/fast")) {
+    ++files;
+    for (const PolicyInfo& policy : policies()) {
+      const auto scenario =
+          load_scenario(entry.path().string(), {.policy = policy.name, .seed = {}, .assignments = {}});
+      ASSERT_TRUE(scenario) << scenario.error().message;
+      const auto first = run(*scenario);
+      const auto again = run(*scenario);
+      ASSERT_TRUE(first && again) << entry.path() << policy.name;
+      EXPECT_TRUE(first->stuck.empty()) << entry.path() << policy.name;
+      EXPECT_EQ(first->events, again->events) << entry.path() << policy.name;
+      EXPECT_EQ(first->makespan, again->makespan) << entry.path() << policy.name;
+      EXPECT_EQ(first->bytes, again->bytes) << entry.path() << policy.name;
+      EXPECT_GT(first->bytes, Bytes{}) << entry.path() << policy.name;
+    }
+  }
+  EXPECT_GE(files, 5u);
+}
+
+}  // namespace
+}  // namespace tutti::sim
