@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: a gate on a thread, in a temporary directory.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "gate/server.h"
+
+namespace tutti::gate {
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tutti-gate-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class TestGate {
+ public:
+  TestGate(const TemporaryDirectory& directory, LockTable::Options table, bool tcp = false)
+      : address_(directory / "gate.sock"), state_(directory / "gate.state"), table_(std::move(table)), tcp_(tcp) {
+    start();
+  }
+  ~TestGate() { stop(); }
+
+  void start() {
+    Server::Options options{.table = table_, .addresses = {address_}, .state_path = state_};
+    if (tcp_) options.addresses.push_back("127.0.0.1:0");
+    auto server = Server::create(std::move(options));
+    ASSERT_TRUE(server) << server.error().message;
+    server_ = std::move(*server);
+    thread_ = std::thread([this] { EXPECT_TRUE(server_->run()); });
+  }
+  void stop() {
+    if (!server_) return;
+    server_->stop();
+    thread_.join();
+    server_.reset();
+  }
+  const std::string& address() const { return address_; }
+  std::string tcp_address() const { return "127.0.0.1:" + std::to_string(server_->port()); }
+  const std::string& state() const { return state_; }
+
+ private:
+  std::string address_, state_;
+  LockTable::Options table_;
+  bool tcp_;
+  std::unique_ptr<Server> server_;
+  std::thread thread_;
+};
+
+}  // namespace tutti::gate
