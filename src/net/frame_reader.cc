@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/frame_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace tutti::net {
+
+Result<std::size_t> FrameReader::consume(std::span<const std::byte> bytes) {
+  std::size_t used = 0;
+  while (used < bytes.size() && state_ != State::kAdmission && state_ != State::kComplete) {
+    const auto rest = bytes.subspan(used);
+    auto taken = state_ == State::kHeader ? consume_header(rest)
+                 : state_ == State::kBody ? consume_body(rest)
+                                          : consume_payload(rest);
+    if (!taken) return taken;
+    used += *taken;
+  }
+  return used;
+}
+
+Result<std::size_t> FrameReader::consume_header(std::span<const std::byte> bytes) {
+  const auto count = std::min(bytes.size(), wire::kHeaderSize - have_);
+  std::memcpy(header_bytes_.data() + have_, bytes.data(), count);
+  have_ += count;
+  if (have_ < wire::kHeaderSize) return count;
+  auto header = wire::decode_header(header_bytes_);
+  if (!header) return Failure(header.error());
+  if (header->body_length > most_body_) {
+    return fail(ErrorCode::kProtocol, fmt::format("a body of {} bytes is over the limit of {} at this point",
+                                                  header->body_length, most_body_));
+  }
+  message_.header = *header;
+  message_.body.clear();
+  message_.body.reserve(header->body_length);
+  have_ = 0;
+  state_ = State::kBody;
+  if (header->body_length == 0) {
+    if (auto fine = consume_body({}); !fine) return fine;
+  }
+  return count;
+}
+
+Result<std::size_t> FrameReader::consume_body(std::span<const std::byte> bytes) {
+  const auto count = std::min<std::size_t>(bytes.size(), message_.header.body_length - message_.body.size());
+  message_.body.insert(message_.body.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(count));
+  if (message_.body.size() < message_.header.body_length) return count;
+  if (auto fine = wire::check_body(message_.header, message_.body); !fine) return Failure(fine.error());
+  state_ = State::kAdmission;
+  return count;
+}
+
+Result<std::size_t> FrameReader::consume_payload(std::span<const std::byte> bytes) {
+  std::size_t used = 0;
+  for (std::size_t i = first_part_; i < parts_.size() && used < bytes.size(); ++i) {
+    const auto count = std::min(bytes.size() - used, parts_[i].size());
+    std::memcpy(parts_[i].data(), bytes.data() + used, count);
+    used += count;
+  }
+  if (auto fine = filled(used); !fine) return Failure(fine.error());
+  return used;
+}
+
+Result<void> FrameReader::admit(Buffer buffer, std::vector<std::span<std::byte>> parts) {
+  assert(state_ == State::kAdmission);
+  message_.payload = std::move(buffer);
+  parts_ = std::move(parts);
+  if (!message_.payload.empty()) parts_ = {message_.payload.span()};
+  whole_ = message_.header.has_payload_checksum ? parts_ : std::vector<std::span<std::byte>>{};
+  first_part_ = 0;
+  have_ = 0;
+  state_ = State::kPayload;
+  return message_.header.payload_length == 0 ? finish_payload() : Result<void>{};
+}
+
+std::size_t FrameReader::room(std::span<iovec> into) const {
+  std::size_t count = 0;
+  for (std::size_t i = first_part_; i < parts_.size() && count < into.size(); ++i) {
+    into[count++] = {parts_[i].data(), parts_[i].size()};
+  }
+  return count;
+}
+
+Result<void> FrameReader::filled(std::size_t count) {
+  have_ += count;
+  while (count > 0) {
+    auto& part = parts_[first_part_];
+    const auto step = std::min(count, part.size());
+    part = part.subspan(step);
+    count -= step;
+    if (part.empty()) ++first_part_;
+  }
+  return have_ == message_.header.payload_length ? finish_payload() : Result<void>{};
+}
+
+Result<void> FrameReader::finish_payload() {
+  state_ = State::kComplete;
+  if (!message_.header.has_payload_checksum) return {};
+  if (whole_.size() == 1) return wire::check_payload(message_.header, whole_.front());
+  std::vector<std::byte> joined;
+  for (const auto& part : whole_) joined.insert(joined.end(), part.begin(), part.end());
+  return wire::check_payload(message_.header, joined);
+}
+
+Incoming FrameReader::take() {
+  assert(state_ == State::kComplete);
+  state_ = State::kHeader;
+  have_ = 0;
+  parts_.clear();
+  whole_.clear();
+  return std::exchange(message_, Incoming{});
+}
+
+}  // namespace tutti::net

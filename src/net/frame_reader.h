@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts frames together from a stream of bytes. No sockets, no threads.
+//
+//   while (!bytes.empty()) {
+//     auto used = reader.consume(bytes);             // stops where a decision is due
+//     if (!used) ...;                                // the stream cannot be trusted any more
+//     bytes = bytes.subspan(*used);
+//     if (reader.state() == kAdmission) reader.admit(memory for the payload);
+//     if (reader.state() == kComplete) handle(reader.take());
+//   }
+#pragma once
+
+#include <sys/uio.h>
+
+#include <span>
+#include <vector>
+
+#include "net/transport.h"
+
+namespace tutti::net {
+
+class FrameReader {
+ public:
+  enum class State {
+    kHeader,     // wants bytes of a header
+    kBody,       // wants bytes of a body
+    kAdmission,  // header and body are there and correct: admit() says where the payload goes
+    kPayload,    // wants bytes of a payload: through consume(), or straight into room()
+    kComplete,   // take() the frame
+  };
+
+  // Bodies longer than this are a protocol error.
+  void limit_body(std::uint32_t most) { most_body_ = most; }
+
+  State state() const { return state_; }
+  const wire::Header& header() const { return message_.header; }
+  std::span<const std::byte> body() const { return message_.body; }
+
+  // Takes bytes until there are none, or the state is kAdmission or kComplete; returns how many. kProtocol.
+  Result<std::size_t> consume(std::span<const std::byte> bytes);
+
+  // In kAdmission. The payload goes into `buffer` or over `parts`, header().payload_length bytes together.
+  Result<void> admit(Buffer buffer, std::vector<std::span<std::byte>> parts);
+
+  // In kPayload: where the payload's next bytes belong, and that `count` of them have been put there.
+  std::size_t room(std::span<iovec> into) const;
+  Result<void> filled(std::size_t count);
+
+  // In kComplete; back to kHeader.
+  Incoming take();
+
+ private:
+  Result<std::size_t> consume_header(std::span<const std::byte> bytes);
+  Result<std::size_t> consume_body(std::span<const std::byte> bytes);
+  Result<std::size_t> consume_payload(std::span<const std::byte> bytes);
+  Result<void> finish_payload();
+
+  State state_ = State::kHeader;
+  std::uint32_t most_body_ = wire::kMaxBody;
+  wire::HeaderBytes header_bytes_{};
+  std::size_t have_ = 0;  // bytes of the current section
+  Incoming message_;
+  std::vector<std::span<std::byte>> parts_;  // of the payload, what is still to be filled
+  std::vector<std::span<std::byte>> whole_;  // all of it, for the checksum
+  std::size_t first_part_ = 0;
+};
+
+}  // namespace tutti::net

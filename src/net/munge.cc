@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/munge.h"
+
+#include <fmt/format.h>
+#include <grp.h>
+#include <pwd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#ifdef TUTTI_HAVE_MUNGE
+#include <munge.h>
+#endif
+
+namespace tutti::net {
+
+#ifdef TUTTI_HAVE_MUNGE
+
+namespace {
+
+// MUNGE vouches for uid and gid; the other groups are the node's own idea of that user.
+void add_groups(wire::Identity& identity) {
+  char text[4096];
+  passwd entry{};
+  passwd* found = nullptr;
+  if (::getpwuid_r(identity.uid, &entry, text, sizeof text, &found) != 0 || found == nullptr) return;
+  gid_t groups[1024];
+  int count = 1024;
+  if (::getgrouplist(entry.pw_name, identity.gid, groups, &count) < 0) return;
+  identity.groups.assign(groups, groups + count);
+}
+
+}  // namespace
+
+bool munge_available() {
+  return true;
+}
+
+Result<std::string> make_credential(const wire::Digest& content) {
+  char* credential = nullptr;
+  const auto error = ::munge_encode(&credential, nullptr, content.data(), static_cast<int>(content.size()));
+  if (error != EMUNGE_SUCCESS) {
+    return fail(ErrorCode::kDenied, fmt::format("munge: {}; is munged running?", ::munge_strerror(error)));
+  }
+  std::string text(credential);
+  std::free(credential);
+  return text;
+}
+
+Result<wire::Identity> verify_credential(const std::string& credential, const wire::Digest& content) {
+  void* payload = nullptr;
+  int size = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+  const auto error = ::munge_decode(credential.c_str(), nullptr, &payload, &size, &uid, &gid);
+  const bool same = payload != nullptr && size == static_cast<int>(content.size()) &&
+                    std::memcmp(payload, content.data(), content.size()) == 0;
+  std::free(payload);
+  if (error != EMUNGE_SUCCESS) return fail(ErrorCode::kDenied, fmt::format("munge: {}", ::munge_strerror(error)));
+  if (!same) return fail(ErrorCode::kDenied, "munge: the credential belongs to another conversation");
+  wire::Identity identity{.uid = uid, .gid = gid};
+  add_groups(identity);
+  return identity;
+}
+
+#else
+
+bool munge_available() {
+  return false;
+}
+
+Result<std::string> make_credential(const wire::Digest&) {
+  return fail(ErrorCode::kInvalid, "built without MUNGE (install libmunge-dev and build again)");
+}
+
+Result<wire::Identity> verify_credential(const std::string&, const wire::Digest&) {
+  return fail(ErrorCode::kInvalid, "built without MUNGE (install libmunge-dev and build again)");
+}
+
+#endif
+
+}  // namespace tutti::net

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every transport must do: Unix sockets, TCP, and inside a process.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/prng.h"
+#include "net/handshake.h"
+#include "net/socket.h"
+#include "net/transport.h"
+
+namespace tutti::net {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+std::byte pattern(std::uint64_t offset) {
+  return static_cast<std::byte>(offset * 31 + (offset >> 12));
+}
+
+// Collects what happens, for tests to wait for.
+class Recorder : public Handler {
+ public:
+  // A handler outlives its connections.
+  ~Recorder() override {
+    for (const auto& connection : mine_) connection->close({ErrorCode::kStopped, "the test is over"});
+    EXPECT_TRUE(wait_for_close(mine_.size()));
+  }
+  void owns(ConnectionPointer connection) { mine_.push_back(std::move(connection)); }
+
+  void received(const ConnectionPointer& from, Incoming message) override {
+    std::lock_guard lock(mutex_);
+    messages_.push_back(std::move(message));
+    from_.push_back(from);
+    changed_.notify_all();
+  }
+  void closed(const ConnectionPointer&, const Error& why) override {
+    std::lock_guard lock(mutex_);
+    why_.push_back(why);
+    changed_.notify_all();
+  }
+  std::vector<std::span<std::byte>> place(const wire::Header& header, std::span<const std::byte>) override {
+    std::lock_guard lock(mutex_);
+    const auto found = places_.find(header.tag);
+    return found == places_.end() ? std::vector<std::span<std::byte>>{} : found->second;
+  }
+
+  bool wait_for_messages(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 20s, [&] { return messages_.size() >= count; });
+  }
+  bool wait_for_close(std::size_t count = 1) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 20s, [&] { return why_.size() >= count; });
+  }
+  std::size_t count() {
+    std::lock_guard lock(mutex_);
+    return messages_.size();
+  }
+
+  std::vector<ConnectionPointer> mine_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Incoming> messages_;
+  std::vector<ConnectionPointer> from_;
+  std::vector<Error> why_;
+  std::map<std::uint64_t, std::vector<std::span<std::byte>>> places_;
+};
+
+// Answers reads with a pattern, writes after checking it, and keeps nothing.
+class Server : public Handler {
+ public:
+  void received(const ConnectionPointer& from, Incoming message) override {
+    const auto tag = message.header.tag;
+    if (message.header.type == wire::Type::kRead) return from->send(read(tag, message));
+    if (message.header.type == wire::Type::kWrite) return from->send(write(tag, message));
+    from->send({.frame = wire::encode(wire::HealthReply{.node = "server"}, {.tag = tag})});
+  }
+  void closed(const ConnectionPointer&, const Error&) override { ++closed_; }
+
+  std::atomic<int> closed_{0};
+
+ private:
+  Outgoing read(std::uint64_t tag, const Incoming& message) {
+    const auto request = wire::decode<wire::ReadRequest>(message.header, message.body).value();
+    Buffer buffer = pool_->allocate(wire::total(request.extents).count());
+    wire::ReadReply reply;
+    std::size_t at = 0;
+    for (const auto& extent : request.extents) {
+      reply.lengths.push_back(static_cast<std::uint32_t>(extent.length));
+      for (std::uint64_t i = 0; i < extent.length; ++i) buffer.data()[at++] = pattern(extent.offset + i);
+    }
+    Outgoing out{.frame = wire::encode(reply, {.tag = tag, .payload = buffer.span(), .checksum = request.checksum})};
+    out.payload = std::move(buffer);
+    return out;
+  }
+  Outgoing write(std::uint64_t tag, const Incoming& message) {
+    const auto request = wire::decode<wire::WriteRequest>(message.header, message.body).value();
+    wire::WriteReply reply{.written = message.payload.size()};
+    std::size_t at = 0;
+    for (const auto& extent : request.extents) {
+      for (std::uint64_t i = 0; i < extent.length; ++i) {
+        if (message.payload.data()[at++] != pattern(extent.offset + i)) reply.head.status = EIO;
+      }
+    }
+    return {.frame = wire::encode(reply, {.tag = tag})};
+  }
+  std::shared_ptr<BufferPool> pool_ = BufferPool::create(Bytes(64 << 20));
+};
+
+Outgoing read_request(std::uint64_t tag, std::vector<wire::Extent> extents, bool checksum = false) {
+  wire::ReadRequest request{.checksum = checksum, .extents = std::move(extents)};
+  return {.frame = wire::encode(request, {.tag = tag})};
+}
+
+Outgoing health_request(std::uint64_t tag) {
+  return {.frame = wire::encode(wire::HealthRequest{}, {.tag = tag})};
+}
+
+const ClusterKey kKey(32, std::byte{42});
+
+class TransportTest : public testing::TestWithParam<Endpoint::Kind> {
+ protected:
+  void SetUp() override {
+    auto transport = Transport::create({.threads = 2});
+    ASSERT_TRUE(transport);
+    transport_ = std::move(*transport);
+    static std::atomic<int> serial{0};
+    const auto name = "tutti-" + std::to_string(::getpid()) + "-" + std::to_string(serial++);
+    endpoint_.kind = GetParam();
+    endpoint_.name = GetParam() == Endpoint::Kind::kTcp ? "127.0.0.1" : "/tmp/" + name + ".sock";
+  }
+
+  std::unique_ptr<Listener> listen(Handler& handler, ListenOptions options = {}) {
+    if (!options.key) options.key = kKey;
+    auto listener = transport_->listen(endpoint_, options, handler);
+    EXPECT_TRUE(listener) << listener.error().message;
+    endpoint_ = (*listener)->endpoint();
+    return std::move(*listener);
+  }
+  Result<ConnectionPointer> try_connect(Recorder& handler, ConnectOptions options = {.key = kKey}) {
+    auto connection = transport_->connect(endpoint_, options, handler);
+    if (connection) handler.owns(*connection);
+    return connection;
+  }
+  ConnectionPointer connect(Recorder& handler) {
+    auto connection = try_connect(handler);
+    EXPECT_TRUE(connection) << connection.error().message;
+    return connection ? *connection : nullptr;
+  }
+  // A socket that has not shaken hands.
+  Socket raw() {
+    auto socket = connect_to(endpoint_, steady_now() + 5s);
+    EXPECT_TRUE(socket);
+    return std::move(*socket);
+  }
+
+  std::unique_ptr<Transport> transport_;
+  Endpoint endpoint_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, TransportTest,
+                         testing::Values(Endpoint::Kind::kUnix, Endpoint::Kind::kTcp, Endpoint::Kind::kLocal),
+                         [](const auto& kind) {
+                           return kind.param == Endpoint::Kind::kUnix  ? "Unix"
+                                  : kind.param == Endpoint::Kind::kTcp ? "Tcp"
+                                                                       : "Local";
+                         });
+
+TEST_P(TransportTest, SaysWhoIsThere) {
+  Recorder node, client;
+  auto listener = listen(node, {.node = "n1", .targets = {3, 4}});
+  auto connection = try_connect(client, {.job = "ior", .key = kKey});
+  ASSERT_TRUE(connection);
+  EXPECT_EQ((*connection)->welcome().node, "n1");
+  EXPECT_THAT((*connection)->welcome().targets, testing::ElementsAre(3, 4));
+  (*connection)->send(health_request(1));
+  ASSERT_TRUE(node.wait_for_messages(1));
+  EXPECT_EQ(node.from_[0]->peer().identity.uid, ::geteuid());
+  EXPECT_EQ(node.from_[0]->peer().identity.gid, ::getegid());
+  EXPECT_EQ(node.from_[0]->peer().job, "ior");
+  EXPECT_EQ(listener->connections(), 1u);
+}
+
+TEST_P(TransportTest, RepliesMayComeInAnyOrder) {
+  Recorder node, client;
+  auto listener = listen(node);
+  auto connection = connect(client);
+  for (std::uint64_t tag = 0; tag < 200; ++tag) connection->send(health_request(tag));
+  ASSERT_TRUE(node.wait_for_messages(200));
+  for (std::uint64_t tag = 200; tag-- > 0;) {
+    node.from_[tag]->send({.frame = wire::encode(wire::HealthReply{.process = 7}, {.tag = tag})});
+  }
+  ASSERT_TRUE(client.wait_for_messages(200));
+  EXPECT_EQ(client.messages_.front().header.tag, 199u);
+  EXPECT_EQ(client.messages_.back().header.tag, 0u);
+}
+
+TEST_P(TransportTest, PayloadsArriveUnchangedInBothDirections) {
+  Server node;
+  Recorder client;
+  auto listener = listen(node);
+  auto connection = connect(client);
+  Prng random(7);
+  std::vector<std::byte> file(3 << 20);
+  for (std::size_t i = 0; i < file.size(); ++i) file[i] = pattern(i);
+  for (std::uint64_t tag = 0; tag < 60; ++tag) {
+    const auto offset = random.below(2 << 20);
+    const auto length = 1 + random.below(tag % 3 == 0 ? 900000 : 9000);
+    if (tag % 2 == 0) {
+      connection->send(read_request(tag, {{offset, length}}, true));
+      continue;
+    }
+    const auto data = std::span<const std::byte>(file).subspan(offset, length);
+    wire::WriteRequest request{.extents = {{offset, length}}};
+    Outgoing out{.frame = wire::encode(request, {.tag = tag, .payload = data, .checksum = true})};
+    out.borrowed = {data.first(length / 3), data.subspan(length / 3)};
+    connection->send(std::move(out));
+  }
+  ASSERT_TRUE(client.wait_for_messages(60));
+  for (const auto& message : client.messages_) {
+    ASSERT_EQ(wire::decode_head(message.body)->status, 0);
+    if (message.header.type != wire::Type::kRead) continue;
+    ASSERT_GT(message.payload.size(), 0u);
+  }
+}
+
+TEST_P(TransportTest, AReplyGoesStraightToItsPlace) {
+  Server node;
+  Recorder client;
+  auto listener = listen(node);
+  auto connection = connect(client);
+  std::vector<std::byte> memory(1 << 20);
+  client.places_[5] = {std::span(memory).subspan(1000, 500000), std::span(memory).subspan(700000, 100000)};
+  connection->send(read_request(5, {{0, 600000}}, true));
+  connection->send(read_request(6, {{9, 100}}));
+  ASSERT_TRUE(client.wait_for_messages(2));
+  EXPECT_TRUE(client.messages_[0].payload.empty());
+  for (std::size_t i = 0; i < 500000; ++i) ASSERT_EQ(memory[1000 + i], pattern(i));
+  for (std::size_t i = 0; i < 100000; ++i) ASSERT_EQ(memory[700000 + i], pattern(500000 + i));
+  EXPECT_EQ(client.messages_[1].payload.data()[0], pattern(9));
+}
+
+TEST_P(TransportTest, ANodeTakesNoMoreThanItsLimitUntilItHasReplied) {
+  Recorder node, client;
+  auto listener = listen(node, {.limits = {.requests = 8, .bytes = 1 << 20}});
+  auto connection = connect(client);
+  for (std::uint64_t tag = 0; tag < 500; ++tag) connection->send(health_request(tag));
+  ASSERT_TRUE(node.wait_for_messages(8));
+  for (std::size_t replied = 0; replied < 500; ++replied) {
+    ASSERT_TRUE(node.wait_for_messages(replied + 1));
+    EXPECT_LE(node.count(), replied + 8);
+    std::lock_guard lock(node.mutex_);
+    const auto tag = node.messages_[replied].header.tag;
+    node.from_[replied]->send({.frame = wire::encode(wire::HealthReply{}, {.tag = tag})});
+  }
+  ASSERT_TRUE(client.wait_for_messages(500));
+}
+
+TEST_P(TransportTest, PayloadsOfAllClientsFitIntoThePool) {
+  Recorder node;
+  auto pool = BufferPool::create(Bytes(16 << 20));
+  auto listener = listen(node, {.pool = pool});
+  const std::vector<std::byte> megabyte(1 << 20);
+  std::vector<std::unique_ptr<Recorder>> clients;
+  std::vector<ConnectionPointer> connections;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(std::make_unique<Recorder>());
+    connections.push_back(connect(*clients.back()));
+    for (std::uint64_t tag = 0; tag < 10; ++tag) {
+      wire::WriteRequest request{.extents = {{0, 1 << 20}}};
+      Outgoing out{.frame = wire::encode(request, {.tag = tag, .payload = megabyte})};
+      out.borrowed = {megabyte};
+      connections.back()->send(std::move(out));
+    }
+  }
+  for (std::size_t done = 0; done < 40; ++done) {
+    ASSERT_TRUE(node.wait_for_messages(done + 1));
+    EXPECT_LE(pool->in_use(), pool->budget());
+    std::lock_guard lock(node.mutex_);
+    node.messages_[done].payload = Buffer();
+    node.from_[done]->send(
+        {.frame = wire::encode(wire::WriteReply{.written = 1 << 20}, {.tag = node.messages_[done].header.tag})});
+  }
+  for (auto& client : clients) EXPECT_TRUE(client->wait_for_messages(10));
+  EXPECT_EQ(pool->in_use().count(), 0u);
+}
+
+TEST_P(TransportTest, ARepeatedTagEndsTheConnectionAndNoOther) {
+  Recorder node, client, other;
+  auto listener = listen(node);
+  auto connection = connect(client);
+  auto bystander = connect(other);
+  connection->send(health_request(1));
+  connection->send(health_request(1));
+  ASSERT_TRUE(client.wait_for_close());
+  EXPECT_THAT(client.why_[0].message, HasSubstr("under way already"));
+  bystander->send(health_request(1));
+  ASSERT_TRUE(node.wait_for_messages(2));
+  EXPECT_TRUE(other.why_.empty());
+}
+
+TEST_P(TransportTest, ClosingTellsBothSidesOnce) {
+  Recorder node, client;
+  auto listener = listen(node);
+  auto connection = connect(client);
+  connection->send(health_request(1));
+  ASSERT_TRUE(node.wait_for_messages(1));
+  connection->close({ErrorCode::kStopped, "enough"});
+  connection->close({ErrorCode::kStopped, "again"});
+  ASSERT_TRUE(client.wait_for_close() && node.wait_for_close());
+  EXPECT_EQ(client.why_[0].message, "enough");
+  connection->send(health_request(2));
+  node.from_[0]->send({.frame = wire::encode(wire::HealthReply{}, {.tag = 1})});
+  node.from_.clear();
+  listener.reset();
+  EXPECT_EQ(client.why_.size(), 1u);
+  EXPECT_EQ(node.why_.size(), 1u);
+}
+
+TEST_P(TransportTest, AListenerThatEndsTakesItsConnectionsAlong) {
+  Server node;
+  Recorder client;
+  auto listener = listen(node);
+  std::vector<ConnectionPointer> connections;
+  for (int i = 0; i < 20; ++i) connections.push_back(connect(client));
+  for (auto& connection : connections) connection->send(health_request(1));
+  ASSERT_TRUE(client.wait_for_messages(20));
+  listener.reset();
+  EXPECT_EQ(node.closed_, 20);
+  EXPECT_TRUE(client.wait_for_close(20));
+  EXPECT_FALSE(try_connect(client, {.key = kKey, .timeout = 1s}));
+}
+
+TEST_P(TransportTest, ManyThreadsMayUseOneConnection) {
+  Server node;
+  Recorder client;
+  auto listener = listen(node);
+  auto connection = connect(client);
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t i = 0; i < 200; ++i) connection->send(read_request(t * 1000 + i, {{i, 3000}}, true));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  ASSERT_TRUE(client.wait_for_messages(800));
+  EXPECT_TRUE(client.why_.empty());
+}
+
+TEST_P(TransportTest, DeadlinesInNodeTimeAreNeverLater) {
+  Recorder node, client;
+  const auto skew = 1h;
+  auto listener = listen(node, {.now = [&] { return steady_now() + skew; }});
+  auto connection = connect(client);
+  const auto here = steady_now() + 10s;
+  const auto there = connection->node_time(here);
+  EXPECT_LE(there, here + skew);
+  EXPECT_GE(there, here + skew - 5s);
+}
+
+TEST_P(TransportTest, RandomAndDamagedBytesHurtNobodyElse) {
+  if (GetParam() == Endpoint::Kind::kLocal) GTEST_SKIP() << "no way in without the handshake";
+  Server node;
+  Recorder client;
+  auto listener = listen(node, {.handshake_timeout = 500ms});
+  auto connection = connect(client);
+  Prng random(3);
+  const auto good = wire::encode(wire::Hello{.job = "x", .methods = 2}, {});
+  for (int round = 0; round < 60; ++round) {
+    auto socket = raw();
+    auto bytes = good;
+    if (round % 4 == 0) bytes.resize(random.below(bytes.size()));              // cut off
+    if (round % 4 == 1) bytes[random.below(bytes.size())] ^= std::byte{0x40};  // damaged
+    if (round % 4 == 2) bytes = wire::encode(wire::HealthRequest{}, {});       // out of order
+    if (round % 4 == 3) {
+      bytes.resize(random.below(5000) + 1);
+      for (auto& byte : bytes) byte = static_cast<std::byte>(random());
+    }
+    (void)!::send(socket.file(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    connection->send(health_request(static_cast<std::uint64_t>(round)));
+  }
+  ASSERT_TRUE(client.wait_for_messages(60));
+  EXPECT_EQ(listener->connections(), 1u);
+}
+
+TEST_P(TransportTest, NothingIsServedBeforeTheHandshake) {
+  if (GetParam() == Endpoint::Kind::kLocal) GTEST_SKIP() << "no way in without the handshake";
+  Recorder node;
+  auto listener = listen(node);
+  auto socket = raw();
+  const auto frame = wire::encode(wire::HealthRequest{}, {.tag = 4});
+  ASSERT_TRUE(send_frame(socket.file(), frame, steady_now() + 5s));
+  auto answer = receive_frame(socket.file(), steady_now() + 5s);
+  ASSERT_TRUE(answer);
+  EXPECT_THAT(wire::decode_head(answer->body)->message, HasSubstr("not authenticated"));
+  EXPECT_EQ(receive_frame(socket.file(), steady_now() + 5s).error().code, ErrorCode::kUnreachable);
+  EXPECT_EQ(node.count(), 0u);
+}
+
+TEST_P(TransportTest, AnIdleStrangerIsCutOff) {
+  if (GetParam() == Endpoint::Kind::kLocal) GTEST_SKIP() << "no way in without the handshake";
+  Recorder node;
+  auto listener = listen(node, {.handshake_timeout = 100ms});
+  auto socket = raw();
+  EXPECT_EQ(receive_frame(socket.file(), steady_now() + 10s).error().code, ErrorCode::kUnreachable);
+}
+
+TEST_P(TransportTest, APeerThatTakesNoRepliesIsCutOff) {
+  if (GetParam() == Endpoint::Kind::kLocal) GTEST_SKIP() << "no raw sockets";
+  if (GetParam() == Endpoint::Kind::kTcp) GTEST_SKIP() << "the raw client below knows no key";
+  Server node;
+  auto listener = listen(node, {.send_timeout = 200ms});
+  auto socket = raw();
+  ASSERT_TRUE(send_frame(socket.file(), wire::encode(wire::Hello{.methods = 2}, {}), steady_now() + 5s));
+  ASSERT_TRUE(receive_frame(socket.file(), steady_now() + 5s));
+  for (std::uint64_t tag = 0; tag < 4; ++tag) {
+    ASSERT_TRUE(send_frame(socket.file(), read_request(tag, {{0, 4 << 20}}).frame, steady_now() + 5s));
+  }
+  for (int i = 0; i < 1000 && node.closed_ == 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(node.closed_, 1);
+}
+
+TEST_P(TransportTest, OverTcpOnlyHoldersOfTheKeyGetIn) {
+  if (GetParam() != Endpoint::Kind::kTcp) GTEST_SKIP() << "the kernel says who it is";
+  Recorder node, client;
+  EXPECT_EQ(transport_->listen(endpoint_, {}, node).error().code, ErrorCode::kInvalid);
+  auto listener = listen(node);
+  auto wrong = try_connect(client, {.key = ClusterKey(32, std::byte{1})});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, ErrorCode::kDenied);
+  EXPECT_THAT(wrong.error().message, HasSubstr("does not hold the cluster's key"));
+  EXPECT_EQ(try_connect(client, {}).error().code, ErrorCode::kDenied);
+  auto claimed = try_connect(client, {.key = kKey, .claim = wire::Identity{.uid = 1234, .gid = 5, .groups = {6}}});
+  ASSERT_TRUE(claimed);
+  (*claimed)->send(health_request(1));
+  ASSERT_TRUE(node.wait_for_messages(1));
+  EXPECT_EQ(node.from_[0]->peer().identity.uid, 1234u);
+}
+
+TEST_P(TransportTest, ARecordedProofIsWorthNothing) {
+  if (GetParam() != Endpoint::Kind::kTcp) GTEST_SKIP() << "the kernel says who it is";
+  Recorder node;
+  auto listener = listen(node);
+  const ConnectOptions options{.key = kKey};
+  const auto deadline = steady_now() + 10s;
+  ClientHandshake honest(options);
+  const auto hello = honest.hello();
+  auto first = raw();
+  ASSERT_TRUE(send_frame(first.file(), hello, deadline));
+  auto challenge = receive_frame(first.file(), deadline).value();
+  const auto proof = honest.receive(challenge.header, challenge.body).value();
+  ASSERT_TRUE(send_frame(first.file(), proof, deadline));
+  EXPECT_EQ(wire::decode_head(receive_frame(first.file(), deadline)->body)->status, 0);
+  auto second = raw();
+  ASSERT_TRUE(send_frame(second.file(), hello, deadline));
+  ASSERT_TRUE(receive_frame(second.file(), deadline));
+  ASSERT_TRUE(send_frame(second.file(), proof, deadline));
+  EXPECT_NE(wire::decode_head(receive_frame(second.file(), deadline)->body)->status, 0);
+}
+
+TEST_P(TransportTest, AnEndpointInUseIsRefusedAndADeadOneReplaced) {
+  if (GetParam() == Endpoint::Kind::kTcp) GTEST_SKIP() << "the port is chosen by the system";
+  Server node;
+  auto listener = listen(node);
+  auto second = transport_->listen(endpoint_, {}, node);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().system, EADDRINUSE);
+  listener.reset();
+  if (GetParam() == Endpoint::Kind::kUnix) {  // what a killed process leaves behind
+    Endpoint left = endpoint_;
+    Socket dead = std::move(*listen_on(left));
+  }
+  EXPECT_TRUE(transport_->listen(endpoint_, {}, node));
+}
+
+}  // namespace
+}  // namespace tutti::net
