@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layout/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti {
+
+Layout Layout::round_robin(Bytes stripe_size, std::uint32_t count, std::uint32_t first) {
+  Layout layout{.stripe_size = stripe_size, .stripe_count = count, .object_size = {}, .targets = {}};
+  for (std::uint32_t i = 0; i < count; ++i) layout.targets.push_back((first + i) % count);
+  return layout;
+}
+
+Result<void> Layout::check() const {
+  if (stripe_size.count() == 0 || stripe_size.count() > std::uint64_t{1} << 40) {
+    return fail(ErrorCode::kInvalid, fmt::format("a stripe size of {} bytes is not usable", stripe_size.count()));
+  }
+  if (stripe_count == 0) return fail(ErrorCode::kInvalid, "a layout without stripes");
+  if (targets.empty()) return fail(ErrorCode::kInvalid, "a layout without targets");
+  if (object_size.count() % stripe_size.count() != 0) {
+    return fail(ErrorCode::kInvalid, fmt::format("an object size of {} bytes is no multiple of the stripe size of {}",
+                                                 object_size.count(), stripe_size.count()));
+  }
+  return {};
+}
+
+Piece locate(const Layout& layout, std::uint64_t offset) {
+  const auto size = layout.stripe_size.count();
+  const auto stripe = offset / size;
+  const auto column = stripe % layout.stripe_count;
+  const auto row = stripe / layout.stripe_count;  // the stripe's number in its column
+  const auto rows = layout.object_size.count() / size;
+  const auto set = rows == 0 ? 0 : row / rows;
+  Piece piece;
+  piece.object = set * layout.stripe_count + column;
+  piece.object_offset = (rows == 0 ? row : row % rows) * size + offset % size;
+  piece.offset = offset;
+  piece.length = Bytes(1);
+  piece.target = layout.targets[piece.object % layout.targets.size()];
+  return piece;
+}
+
+std::uint64_t file_offset(const Layout& layout, std::uint64_t object, std::uint64_t object_offset) {
+  const auto size = layout.stripe_size.count();
+  const auto rows = layout.object_size.count() / size;
+  const auto set = object / layout.stripe_count;
+  const auto column = object % layout.stripe_count;
+  const auto row = set * rows + object_offset / size;
+  return (row * layout.stripe_count + column) * size + object_offset % size;
+}
+
+std::vector<Piece> split(const Layout& layout, std::uint64_t offset, Bytes length) {
+  const auto size = layout.stripe_size.count();
+  const auto end = offset + length.count();
+  std::vector<Piece> pieces;
+  while (offset < end) {
+    auto piece = locate(layout, offset);
+    const auto room = size - offset % size;
+    piece.length = Bytes(std::min(room, end - offset));
+    offset += piece.length.count();
+    auto* last = pieces.empty() ? nullptr : &pieces.back();
+    if (last != nullptr && layout.stripe_count == 1 && last->object == piece.object) {
+      last->length += piece.length;
+    } else {
+      pieces.push_back(piece);
+    }
+  }
+  return pieces;
+}
+
+}  // namespace tutti
