@@ -5,14 +5,15 @@ namespace tutti::cli {
 
 // One line per command file.
 Command gate_command();
+Command lab_command();
 Command layout_command();
 Command policies_command();
-Command turn_command();
 Command sim_command();
+Command turn_command();
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> list = {gate_command(), layout_command(), policies_command(), sim_command(),
-                                            turn_command()};
+  static const std::vector<Command> list = {gate_command(), lab_command(), layout_command(), policies_command(),
+                                            sim_command(),  turn_command()};
   return list;
 }
 

@@ -35,11 +35,11 @@ struct FixedFigures {
 // from the lowest position again (C-LOOK), as the block layer's elevator and the drive's own queue do.
 struct HddFigures {
   Bytes capacity{250'000'000'000};
-  Duration track_seek = std::chrono::microseconds(1000);    // to the next track
-  Duration average_seek = std::chrono::microseconds(8900);  // over a third of the capacity
-  Duration full_seek = std::chrono::microseconds(18000);
+  Duration track_seek = std::chrono::microseconds(800);     // to the next track
+  Duration average_seek = std::chrono::microseconds(8500);  // over a third of the capacity
+  Duration full_seek = std::chrono::microseconds(17000);
   double rotations_per_minute = 7200;
-  double bandwidth = 90e6;             // bytes per second under the head
+  double bandwidth = 75e6;             // bytes per second under the head
   double interface_bandwidth = 300e6;  // bytes per second out of the drive's cache
   Bytes read_ahead{512 << 10};         // read past a request while idle; also, a gap up to this is passed, not sought
   double write_positioning = 0.5;      // share of the positioning a write pays: the write-back cache orders the rest
@@ -50,13 +50,14 @@ struct SsdFigures {
   Duration read_latency = std::chrono::microseconds(80);
   Duration write_latency = std::chrono::microseconds(60);
   unsigned channels = 8;
-  double read_bandwidth = 700e6;  // bytes per second, all channels together
-  double write_bandwidth = 550e6;
+  double read_bandwidth = 540e6;  // bytes per second, all channels together
+  double write_bandwidth = 480e6;
 };
 
 using DeviceFigures = std::variant<FixedFigures, HddFigures, SsdFigures>;
 
-// What the papers had, and what one has today: "hdd-7200" (SATA II, 2009), "ssd-2010" (PCI-E x4, 2009-2012), "nvme".
+// What the papers had, and what one has today: "hdd-7200" (250 GB SATA II of the sc11 cluster's
+// generation), "ssd-2010" (PCI-E x4), "nvme".
 std::vector<std::string> device_presets();
 // kNotFound names the presets there are.
 Result<DeviceFigures> device_preset(std::string_view name);
@@ -65,7 +66,7 @@ Result<DeviceFigures> device_preset(std::string_view name);
 // Mistakes are recorded in the section.
 DeviceFigures read_device(Section section);
 
-// One line for reports: "hdd: 90 MB/s, 8.9 ms average seek, 7200/min".
+// One line for reports: "hdd: 75 MB/s, 8.5 ms average seek, 7200/min".
 std::string describe(const DeviceFigures& figures);
 
 // The least time in which the device can move so many bytes, in whatever order: for lower bounds.

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// tutti lab: the papers' experiments by name.
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "base/table.h"
+#include "command.h"
+#include "lab/experiment.h"
+
+namespace tutti::cli {
+namespace {
+
+struct LabArguments {
+  std::vector<std::string> names;
+  bool json = false;
+};
+
+int list(const LabArguments& arguments) {
+  if (arguments.json) {
+    fmt::print("{}\n", lab::to_json(lab::experiments()));
+    return kDone;
+  }
+  Table table({"experiment", "paper", "figure", "status", "what"});
+  for (const lab::Experiment& experiment : lab::experiments())
+    table.add({experiment.name, experiment.paper, experiment.figure, experiment.ready() ? "ready" : "not yet",
+               experiment.what});
+  fmt::print("{}", table.text());
+  return kDone;
+}
+
+std::string number(double value) {
+  return fmt::format("{:.4g}", value);
+}
+
+std::string number(const std::optional<double>& value) {
+  return value ? number(*value) : "-";
+}
+
+std::string text(const lab::Cell& cell) {
+  if (const auto* word = std::get_if<std::string>(&cell)) return *word;
+  if (const auto* real = std::get_if<double>(&cell)) return number(*real);
+  return fmt::format("{}", std::get<std::int64_t>(cell));
+}
+
+void print(const lab::ExperimentResult& result) {
+  fmt::print("{} ({}, {:.1f} s)\n\n", result.name, result.device, result.seconds);
+  Table rows(result.columns);
+  for (const auto& row : result.rows) {
+    std::vector<std::string> cells;
+    for (const lab::Cell& cell : row) cells.push_back(text(cell));
+    rows.add(std::move(cells));
+  }
+  fmt::print("{}\n", rows.text());
+  Table claims({"claim", "paper", "goal", "ours", "bound", "unit", "holds", "what"});
+  for (const lab::Claim& claim : result.claims) {
+    const char* sign = claim.kind == lab::Claim::Goal::kAtMost ? "<= " : ">= ";
+    claims.add({claim.id, number(claim.paper), claim.goal ? sign + number(*claim.goal) : "-", number(claim.ours),
+                number(claim.bound), claim.unit, claim.holds() ? "yes" : "NO", claim.what});
+  }
+  fmt::print("{}\n", claims.text());
+}
+
+// "all" stands for every experiment that is ready.
+Result<std::vector<std::string>> expand(const std::vector<std::string>& names) {
+  std::vector<std::string> expanded;
+  for (const std::string& name : names) {
+    if (name != "all") {
+      expanded.push_back(name);
+      continue;
+    }
+    for (const lab::Experiment& experiment : lab::experiments())
+      if (experiment.ready()) expanded.push_back(experiment.name);
+  }
+  return expanded;
+}
+
+int run(const LabArguments& arguments) {
+  const auto names = expand(arguments.names);
+  if (!names) return report(names.error());
+  lab::LabOptions options;
+  options.progress = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  std::vector<lab::ExperimentResult> results;
+  for (const std::string& name : *names) {
+    auto result = lab::run_experiment(name, options);
+    if (!result) return report(result.error());
+    if (!arguments.json) print(*result);
+    results.push_back(std::move(*result));
+  }
+  if (arguments.json) fmt::print("{}\n", lab::to_json(results));
+  return kDone;
+}
+
+}  // namespace
+
+Command lab_command() {
+  return {"lab", "The papers' experiments, by name", [](CLI::App& app) {
+            auto arguments = std::make_shared<LabArguments>();
+            app.require_subcommand(1);
+            CLI::App* listing = app.add_subcommand("list", "List the experiments with their paper's figure");
+            listing->add_flag("--json", arguments->json, "One JSON document instead of a table");
+            CLI::App* running = app.add_subcommand("run", "Run experiments and set them against the papers");
+            running->add_option("NAME", arguments->names, "Experiments, or all")->required();
+            running->add_flag("--json", arguments->json, "One JSON document instead of tables");
+            return [=] { return listing->parsed() ? list(*arguments) : run(*arguments); };
+          }};
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function per experiment; experiment.cc makes the list of them.
+#pragma once
+
+#include "lab/experiment.h"
+
+namespace tutti::lab {
+
+// sc11.cc
+Result<ExperimentResult> sc11_figure2(const LabOptions& options);
+Result<ExperimentResult> sc11_formulas(const LabOptions& options);
+Result<ExperimentResult> sc11_figure5(const LabOptions& options);
+// sc11_scale.cc
+Result<ExperimentResult> sc11_figure6(const LabOptions& options);
+Result<ExperimentResult> sc11_figure7(const LabOptions& options);
+Result<ExperimentResult> sc11_figure8(const LabOptions& options);
+
+}  // namespace tutti::lab

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/experiment.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "lab/catalogue.h"
+
+namespace tutti::lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kSc11 = "server-side-coordination-sc11";
+constexpr const char* kAgios = "agios-prediction";
+constexpr const char* kTwins = "twins-forwarding-layer";
+constexpr const char* kThesis = "backoff-and-locking-thesis";
+constexpr const char* kResonant = "resonant-collective-io";
+
+Json optional_number(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json cell_json(const Cell& cell) {
+  return std::visit([](const auto& value) { return Json(value); }, cell);
+}
+
+Json claim_json(const Claim& claim) {
+  return {{"id", claim.id},
+          {"what", claim.what},
+          {"unit", claim.unit},
+          {"paper", optional_number(claim.paper)},
+          {"goal", optional_number(claim.goal)},
+          {"goal_is", claim.kind == Claim::Goal::kAtMost ? "at most" : "at least"},
+          {"ours", claim.ours},
+          {"bound", optional_number(claim.bound)},
+          {"holds", claim.holds()}};
+}
+
+}  // namespace
+
+const std::vector<Experiment>& experiments() {
+  static const std::vector<Experiment> list = {
+      {"sc11-figure2", kSc11, "figure 2", "three applications, four servers: one common order", true, sc11_figure2},
+      {"sc11-formulas", kSc11, "formulas 1-3", "mean completion in theory and in simulation", false, sc11_formulas},
+      {"sc11-figure5", kSc11, "figures 3, 5", "ten 4 MB reads over eight servers, disk and flash", true, sc11_figure5},
+      {"sc11-figure6", kSc11, "figure 6", "2 to 16 applications, 8 to 32 processes, 16 servers", true, sc11_figure6},
+      {"sc11-figure7", kSc11, "figure 7", "2 to 4096 servers", false, sc11_figure7},
+      {"sc11-figure8", kSc11, "figure 8", "widths of the time window", false, sc11_figure8},
+      {"agios-patterns", kAgios, "figure 5", "four patterns, reads and writes, 8 to 32 processes", false, {}},
+      {"twins-forwarding", kTwins, "section 3", "forwarding nodes in front of servers", false, {}},
+      {"thesis-identical", kThesis, "figures 4.1-4.3", "two identical jobs: base, backoff, locking", true, {}},
+      {"thesis-mixed", kThesis, "table 4.1, figures 4.4-4.6", "four jobs: base, backoff, locking", false, {}},
+      {"thesis-scale", kThesis, "figures 4.7-4.9", "2, 6 and 10 random jobs", false, {}},
+      {"resonant-demo", kResonant, "figures 2, 5", "the demonstration program", false, {}},
+      {"resonant-benchmarks", kResonant, "section 4", "five benchmarks, two-phase against resonant", false, {}},
+      {"resonant-interference", kResonant, "section 4", "two programs at once", false, {}},
+      {"beyond-unequal", "", "", "unequal jobs under every policy", false, {}},
+  };
+  return list;
+}
+
+const Experiment* find_experiment(std::string_view name) {
+  for (const Experiment& experiment : experiments())
+    if (experiment.name == name) return &experiment;
+  return nullptr;
+}
+
+Result<ExperimentResult> run_experiment(std::string_view name, const LabOptions& options) {
+  const Experiment* experiment = find_experiment(name);
+  if (!experiment) {
+    std::vector<std::string> names;
+    for (const Experiment& each : experiments()) names.push_back(each.name);
+    return fail(ErrorCode::kNotFound,
+                fmt::format("there is no experiment '{}'; there are: {}", name, fmt::join(names, ", ")));
+  }
+  if (!experiment->ready()) return fail(ErrorCode::kInvalid, fmt::format("experiment '{}' is not ready yet", name));
+  const auto begin = std::chrono::steady_clock::now();
+  auto result = experiment->run(options);
+  if (!result) return result;
+  result->name = experiment->name;
+  result->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+std::string to_json(const std::vector<Experiment>& list) {
+  auto json = Json::array();
+  for (const Experiment& experiment : list)
+    json.push_back({{"name", experiment.name},
+                    {"paper", experiment.paper},
+                    {"figure", experiment.figure},
+                    {"what", experiment.what},
+                    {"status", experiment.ready() ? "ready" : "not yet"},
+                    {"live", experiment.live}});
+  return json.dump(2);
+}
+
+std::string to_json(const std::vector<ExperimentResult>& results) {
+  auto json = Json::array();
+  for (const ExperimentResult& result : results) {
+    auto rows = Json::array();
+    for (const auto& row : result.rows) {
+      Json object = Json::object();
+      for (std::size_t i = 0; i < row.size(); ++i) object[result.columns[i]] = cell_json(row[i]);
+      rows.push_back(std::move(object));
+    }
+    auto claims = Json::array();
+    for (const Claim& claim : result.claims) claims.push_back(claim_json(claim));
+    json.push_back({{"name", result.name},
+                    {"mode", result.mode},
+                    {"device", result.device},
+                    {"seconds", result.seconds},
+                    {"rows", rows},
+                    {"claims", claims}});
+  }
+  return json.dump(2);
+}
+
+}  // namespace tutti::lab

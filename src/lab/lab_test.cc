@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "lab/experiment.h"
+
+namespace tutti::lab {
+namespace {
+
+using testing::HasSubstr;
+
+const Claim& claim_of(const ExperimentResult& result, std::string_view id) {
+  for (const Claim& claim : result.claims)
+    if (claim.id == id) return claim;
+  ADD_FAILURE() << "no claim " << id;
+  return result.claims.front();
+}
+
+TEST(Lab, ListsEveryExperimentOnce) {
+  std::set<std::string> names;
+  for (const Experiment& experiment : experiments()) EXPECT_TRUE(names.insert(experiment.name).second);
+  for (const char* name :
+       {"sc11-figure2", "sc11-formulas", "sc11-figure5", "sc11-figure6", "sc11-figure7", "sc11-figure8",
+        "agios-patterns", "twins-forwarding", "thesis-identical", "thesis-mixed", "thesis-scale", "resonant-demo",
+        "resonant-benchmarks", "resonant-interference", "beyond-unequal"})
+    EXPECT_TRUE(names.contains(name)) << name;
+  const auto json = nlohmann::json::parse(to_json(experiments()));
+  EXPECT_EQ(json.size(), names.size());
+  EXPECT_EQ(json[0]["status"], "ready");
+}
+
+TEST(Lab, AnUnknownExperimentNamesThoseThereAre) {
+  const auto result = run_experiment("sc12", {});
+  ASSERT_FALSE(result);
+  EXPECT_THAT(result.error().message, HasSubstr("sc11-figure2"));
+}
+
+TEST(Lab, Figure2IsExact) {
+  const auto result = run_experiment("sc11-figure2", {});
+  ASSERT_TRUE(result);
+  EXPECT_DOUBLE_EQ(claim_of(*result, "sc11-figure2.uncoordinated").ours, 4);
+  EXPECT_DOUBLE_EQ(claim_of(*result, "sc11-figure2.window").ours, 3);
+  const auto json = nlohmann::json::parse(to_json({*result}));
+  EXPECT_EQ(json[0]["rows"][0]["policy"], "fifo");
+  EXPECT_EQ(json[0]["claims"][0]["holds"], true);
+}
+
+TEST(Lab, Figure5HoldsAndRepeats) {
+  const auto first = run_experiment("sc11-figure5", {});
+  const auto again = run_experiment("sc11-figure5", {});
+  ASSERT_TRUE(first && again);
+  for (std::size_t i = 0; i < first->claims.size(); ++i) {
+    EXPECT_TRUE(first->claims[i].holds()) << first->claims[i].id << " is " << first->claims[i].ours;
+    EXPECT_EQ(first->claims[i].ours, again->claims[i].ours);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::lab

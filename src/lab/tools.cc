@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/tools.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace tutti::lab {
+
+using namespace std::chrono_literals;
+
+void run_all(const std::vector<std::function<void()>>& tasks) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < tasks.size(); i = next++) tasks[i]();
+  };
+  std::vector<std::thread> threads;
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  for (std::size_t i = 1; i < std::min(cores, tasks.size()); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+}
+
+Result<Averages> average(const std::function<sim::Scenario(std::uint64_t seed)>& make, const Repeat& repeat) {
+  std::vector<Result<sim::Metrics>> runs(repeat.seeds, fail(ErrorCode::kStopped, "did not run"));
+  std::vector<std::function<void()>> tasks;
+  for (unsigned i = 0; i < repeat.seeds; ++i)
+    tasks.push_back([&, i] {
+      sim::MeasureOptions options;
+      options.slowdown = repeat.slowdown;
+      options.bound = repeat.bound;
+      auto measured = sim::measure(make(i + 1), options);
+      if (measured)
+        runs[i] = std::move(measured->metrics);
+      else
+        runs[i] = Failure(measured.error());
+    });
+  run_all(tasks);
+  Averages sum;
+  const double share = 1.0 / repeat.seeds;
+  for (const auto& run : runs) {
+    if (!run) return Failure(run.error());
+    sum.operation += run->operation.mean * share;
+    sum.operation_p99 += run->operation.p99 * share;
+    sum.phase += run->phase.mean * share;
+    sum.phase_deviation += run->phase_deviation * share;
+    sum.last_over_first += run->last_over_first * share;
+    sum.first_server += run->first_server * share;
+    sum.last_server += run->last_server * share;
+    sum.makespan += run->makespan * share;
+    sum.bandwidth += run->bandwidth * share;
+    sum.slowdown += run->slowdown * share;
+    sum.fairness += run->fairness * share;
+    sum.io_time += run->io_time * share;
+    sum.bound += run->bound * share;
+    sum.mean_batch += run->mean_batch * share;
+  }
+  return sum;
+}
+
+void say(const LabOptions& options, const std::string& line) {
+  if (options.progress) options.progress(line);
+}
+
+sim::Scenario sc11_cluster(bool flash, unsigned servers, unsigned depth, Bytes spread) {
+  sim::Scenario scenario;
+  scenario.servers.count = servers;
+  scenario.servers.depth = depth;
+  scenario.servers.device = *device_preset(flash ? "ssd-2010" : "hdd-7200");
+  scenario.servers.spread = spread;
+  scenario.network.latency = flash ? 20us : 60us;
+  scenario.network.jitter = flash ? 100us : 400us;
+  scenario.network.client_bandwidth = scenario.network.server_bandwidth = 2e9;  // 4X InfiniBand, double data rate
+  return scenario;
+}
+
+}  // namespace tutti::lab

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the experiments share: running a scenario over several seeds and averaging its figures.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "lab/experiment.h"
+#include "sim/metrics.h"
+
+namespace tutti::lab {
+
+// Means over seeds of the figures the tables show.
+struct Averages {
+  double operation = 0;  // mean completion, seconds
+  double operation_p99 = 0;
+  double phase = 0;
+  double phase_deviation = 0;
+  double last_over_first = 0;  // mean of the operations' ratios
+  double first_server = 0;     // mean time to the first server's finish
+  double last_server = 0;      // and to the last's
+  double makespan = 0;
+  double bandwidth = 0;  // bytes per second
+  double slowdown = 0;
+  double fairness = 0;
+  double io_time = 0;
+  double bound = 0;  // least possible mean phase
+  double mean_batch = 0;
+};
+
+struct Repeat {
+  unsigned seeds = 1;
+  bool slowdown = false;
+  bool bound = false;
+};
+
+// `make` builds the scenario for a seed. Runs on all cores; the result does not depend on how many there are.
+Result<Averages> average(const std::function<sim::Scenario(std::uint64_t seed)>& make, const Repeat& repeat);
+
+// Runs `tasks` on all cores and returns when all are done.
+void run_all(const std::vector<std::function<void()>>& tasks);
+
+void say(const LabOptions& options, const std::string& line);
+
+// How much smaller `ours` is than `baseline`, in per cent.
+inline double reduction(double baseline, double ours) {
+  return baseline > 0 ? 100 * (1 - ours / baseline) : 0;
+}
+
+// The servers of the sc11 paper's two environments. `depth` is how many batches a server keeps at its device; files lie
+// within `spread` of a disk.
+sim::Scenario sc11_cluster(bool flash, unsigned servers, unsigned depth, Bytes spread);
+
+}  // namespace tutti::lab
