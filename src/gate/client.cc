@@ -63,7 +63,7 @@ class SocketClient final : public Client {
 
   Outcome begin(const TargetList& targets, Bytes bytes) override;
   void end() override;
-  bool holds() const override;
+  Duration lease_left() const override;
   void abandon_after_fork() override;
 
  private:
@@ -78,6 +78,7 @@ class SocketClient final : public Client {
   bool post(const Message& message);  // one that wants an answer
   bool ask_again();
   bool reconnect(Time deadline);
+  void install(Channel channel);
   ReassertMessage reassertion() const;
   Hello hello() const;
   Outcome give_up(Outcome outcome);
@@ -100,6 +101,7 @@ class SocketClient final : public Client {
   std::condition_variable changed_;  // a phase ended, the keeper has connected, or stop
   SessionId session_ = random_number();
   std::optional<Channel> channel_;
+  bool known_ = false;  // the gate has answered before
   Duration lease_ = std::chrono::seconds(10);
   Ticket next_ticket_ = 1;
   Phase phase_;
@@ -155,9 +157,10 @@ void SocketClient::end() {
   changed_.notify_all();
 }
 
-bool SocketClient::holds() const {
+Duration SocketClient::lease_left() const {
   std::lock_guard guard(mutex_);
-  return depth_ > 0 && phase_.holding && !phase_.lost && Steady::now() < phase_.lease_until;
+  if (depth_ == 0 || !phase_.holding || phase_.lost) return Duration::zero();
+  return std::max<Duration>(phase_.lease_until - Steady::now(), Duration::zero());
 }
 
 void SocketClient::abandon_after_fork() {
@@ -168,14 +171,13 @@ void SocketClient::abandon_after_fork() {
 
 Outcome SocketClient::ask(Time deadline) {
   if (away_) return away_outcome_;
-  if (!channel_) {
+  if (!channel_ && !known_) {  // there may never have been a gate: one attempt tells
     auto channel = Channel::open(address_, hello(), options_.answer_bound);
     if (!channel)
       return give_up(channel.error().code == ErrorCode::kTimeout ? Outcome::kSilent : Outcome::kUnreachable);
-    channel_ = std::move(*channel);
-    lease_ = channel_->welcome().lease;
+    install(std::move(*channel));
   }
-  if (!post(phase_.request) && !reconnect(deadline)) return give_up(Outcome::kUnreachable);
+  if (!(channel_ && post(phase_.request)) && !reconnect(deadline)) return give_up(Outcome::kUnreachable);
   const Outcome outcome = wait_for_turn(deadline);
   if (outcome == Outcome::kGranted) said_lost_ = said_long_ = said_refused_ = said_away_ = false;
   return outcome;
@@ -267,13 +269,18 @@ bool SocketClient::reconnect(Time deadline) {
     if (left <= Duration::zero()) return false;
     auto channel = Channel::open(address_, hello(), left);
     if (channel) {
-      channel_ = std::move(*channel);
-      lease_ = channel_->welcome().lease;
+      install(std::move(*channel));
       if (post(reassertion())) return true;
       channel_.reset();
     }
     std::this_thread::sleep_for(std::min<Duration>(left, std::chrono::milliseconds(20)));
   }
+}
+
+void SocketClient::install(Channel channel) {
+  lease_ = channel.welcome().lease;
+  channel_ = std::move(channel);
+  known_ = true;
 }
 
 ReassertMessage SocketClient::reassertion() const {
@@ -369,8 +376,7 @@ void SocketClient::find_gate(Lock& lock) {
   if (held && Steady::now() >= phase_.lease_until) lose("the gate was away for longer than the lease");
   if (!channel || channel_) return;
   away_ = false;
-  channel_ = std::move(*channel);
-  lease_ = channel_->welcome().lease;
+  install(std::move(*channel));
   if (phase_.holding && !phase_.lost && !post(reassertion())) channel_.reset();
 }
 

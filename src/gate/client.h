@@ -48,8 +48,10 @@ class Client {
   virtual Outcome begin(const TargetList& targets, Bytes bytes) = 0;
   virtual void end() = 0;
 
-  // True: the open phase was granted and, as far as this side can tell, its lease has not run out.
-  virtual bool holds() const = 0;
+  // How long the open phase keeps its lock if nothing more is heard of the gate, as far as this side can prove; zero if
+  // there is no phase, it was not granted, or the lease has run out.
+  virtual Duration lease_left() const = 0;
+  bool holds() const { return lease_left() > Duration::zero(); }
 
   // In the child after a fork, before any other call: forget the parent's connection without a word to the gate.
   virtual void abandon_after_fork() = 0;
