@@ -3,7 +3,8 @@
 
 namespace tutti::cli {
 
-// One line per command file.
+// One line per command file, and one row below.
+Command bench_command();
 Command gate_command();
 Command lab_command();
 Command layout_command();
@@ -12,8 +13,15 @@ Command sim_command();
 Command turn_command();
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> list = {gate_command(), lab_command(), layout_command(), policies_command(),
-                                            sim_command(),  turn_command()};
+  static const std::vector<Command> list = {
+      bench_command(),     //
+      gate_command(),      //
+      lab_command(),       //
+      layout_command(),    //
+      policies_command(),  //
+      sim_command(),       //
+      turn_command(),      //
+  };
   return list;
 }
 

@@ -2,8 +2,8 @@
 // Finds, among waiting requests, the ones that adjoin another: same file and direction, no gap.
 #pragma once
 
-#include "sched/keyed_set.h"
 #include "sched/request_store.h"
+#include "sched/tag_index.h"
 
 namespace tutti {
 
@@ -13,26 +13,32 @@ struct Edge {
   std::uint64_t position = 0;
   Direction direction = Direction::kRead;
   bool operator==(const Edge&) const = default;
-  std::size_t hash() const {
-    return mix(mix(file * 2 + static_cast<std::uint64_t>(direction)) + position * 0x9e3779b97f4a7c15);
+  // Edges of one mebibyte lie together: streams move on from one to the next.
+  std::uint32_t tag() const {
+    const std::uint64_t stream = mix(file * 2 + static_cast<std::uint64_t>(direction));
+    const std::uint64_t place = (mix(stream + (position >> 20)) & ~std::uint64_t{15}) | ((position >> 16) & 15);
+    return make_tag(mix(stream + position), place);
   }
 };
 
 // Of several requests that start (or end) at one edge only the first is found: the others go unmerged.
 class Adjacency {
  public:
-  explicit Adjacency(const RequestStore& store) : starts_(StartOf{&store}), ends_(EndOf{&store}) {}
+  explicit Adjacency(const RequestStore& store)
+      : start_of_{&store}, end_of_{&store}, starts_(start_of_), ends_(end_of_) {}
 
   void add(Slot slot) {
-    starts_.insert(slot);
-    ends_.insert(slot);
+    starts_.insert(start_of_(slot), slot);
+    ends_.insert(end_of_(slot), slot);
   }
   void remove(Slot slot) {
-    starts_.erase(slot);
-    ends_.erase(slot);
+    starts_.erase(start_of_(slot), slot);
+    ends_.erase(end_of_(slot), slot);
   }
 
-  Slot following(const Request& request) const { return starts_.find({request.file, request.end(), request.direction}); }
+  Slot following(const Request& request) const {
+    return starts_.find({request.file, request.end(), request.direction});
+  }
   Slot preceding(const Request& request) const { return ends_.find({request.file, request.offset, request.direction}); }
 
  private:
@@ -50,8 +56,10 @@ class Adjacency {
       return {request.file, request.end(), request.direction};
     }
   };
-  KeyedSet<StartOf> starts_;
-  KeyedSet<EndOf> ends_;
+  StartOf start_of_;
+  EndOf end_of_;
+  TagIndex<StartOf> starts_;
+  TagIndex<EndOf> ends_;
 };
 
 }  // namespace tutti

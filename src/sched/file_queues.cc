@@ -31,13 +31,14 @@ void FileQueuedPolicy::take_run(std::uint32_t number, const MergeLimits& limits)
     const Request& request = store_.request(slot);
     if (!batch().empty()) {
       const Request& last = batch().back();
-      const bool adjoins = request.offset == last.end() && request.file == last.file && request.direction == last.direction;
+      const bool adjoins =
+          request.offset == last.end() && request.file == last.file && request.direction == last.direction;
       if (!adjoins || !limits.admits(batch().size(), size, request.length)) break;
     }
     size += request.length;
     --queue.count;
     queue.bytes -= request.length;
-    queue.by_offset.pop();
+    queue.by_offset.pop(store_);
     take(slot);
     slot = queue.by_offset.top(store_);
   }

@@ -46,7 +46,7 @@ class Pool {
   }
 
  private:
-  static constexpr std::size_t kKept = 4096;  // closed things that an empty pool keeps
+  static constexpr std::size_t kKept = 256;  // closed things that an empty pool keeps
 
   boost::unordered_flat_map<Key, Number> numbers_;
   std::vector<Thing> things_;

@@ -16,7 +16,7 @@ Decision QueuedPolicy::next(TimePoint now) {
   arrived_.clear();
   if (patience_ > Duration::zero()) {
     // Overdue requests go alone: anything merged with one of them might pass the next.
-    if (const Slot oldest = store_.oldest(); now - store_.arrived(oldest) > patience_) {
+    if (const Slot oldest = store_.overdue(now, patience_); oldest != kNoSlot) {
       dequeue(oldest);
       take(oldest);
       return dispatch();

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <memory>
+#include <new>
+
+#include "base/huge_pages.h"
 
 namespace tutti {
 
@@ -10,53 +14,91 @@ Slot RequestStore::add(const Request& request, TimePoint now) {
   if (free_ == kNoSlot) grow();
   const Slot slot = free_;
   Entry& entry = this->entry(slot);
+  if (!ids_.insert(IdKey{request.id}, slot)) return kNoSlot;
   entry.request = request;
-  if (!ids_.insert(slot)) return kNoSlot;
   free_ = entry.links.next;
   entry.arrived = now;
-  ++entry.generation;
-  note_arrival(slot);
+  ++generations_[slot];
+  note_arrival(slot, now);
   return slot;
 }
 
 void RequestStore::remove(Slot slot) {
   Entry& entry = this->entry(slot);
-  assert(entry.generation % 2 == 1 && "the slot is in use");
-  ids_.erase(slot);
-  ++entry.generation;
+  assert(generations_[slot] % 2 == 1 && "the slot is in use");
+  ids_.erase(IdKey{entry.request.id}, slot);
+  ++generations_[slot];
   entry.links.next = free_;
   free_ = slot;
   if (ids_.empty()) shrink();
 }
 
 Slot RequestStore::oldest() {
-  while (!arrivals_.empty() && !holds(arrivals_.front())) arrivals_.pop_front();
-  return arrivals_.empty() ? kNoSlot : arrivals_.front().slot;
+  while (!arrivals_.empty() && !holds(arrivals_.front().stamp)) arrivals_.pop_front();
+  return arrivals_.empty() ? kNoSlot : arrivals_.front().stamp.slot;
+}
+
+namespace {
+
+std::uint32_t milliseconds_of(TimePoint time) {
+  return static_cast<std::uint32_t>(std::chrono::floor<std::chrono::milliseconds>(time).time_since_epoch().count());
+}
+
+}  // namespace
+
+Slot RequestStore::overdue(TimePoint now, Duration patience) {
+  if (arrivals_.empty()) return kNoSlot;
+  const auto waited = static_cast<std::int32_t>(milliseconds_of(now) - arrivals_.front().milliseconds);
+  if (std::chrono::milliseconds(waited + 1) < patience) return kNoSlot;
+  const Slot slot = oldest();
+  return slot != kNoSlot && now - arrived(slot) > patience ? slot : kNoSlot;
 }
 
 void RequestStore::grow() {
-  const auto first = static_cast<Slot>(chunks_.size() * kChunk);
-  chunks_.push_back(std::make_unique<Entry[]>(kChunk));
-  for (std::size_t i = kChunk; i-- > 0;) {
-    chunks_.back()[i].links.next = free_;
-    free_ = first + static_cast<Slot>(i);
+  const std::size_t first = chunks_.size();
+  add_block(first < kChunksPerBlock ? 1 : kChunksPerBlock);
+  generations_.resize(chunks_.size() * kChunk);
+  for (std::size_t slot = chunks_.size() * kChunk; slot-- > first * kChunk;) {
+    entry(static_cast<Slot>(slot)).links.next = free_;
+    free_ = static_cast<Slot>(slot);
   }
 }
 
-void RequestStore::note_arrival(Slot slot) {
+void RequestStore::add_block(std::size_t chunks) {
+  static_assert(kChunksPerBlock * kChunk * sizeof(Entry) == kHugePage);
+  const bool huge = chunks == kChunksPerBlock;
+  const std::size_t bytes = chunks * kChunk * sizeof(Entry);
+  void* memory = huge ? map_huge_page() : ::operator new(bytes, std::align_val_t(alignof(Entry)));
+  auto* block = static_cast<Entry*>(memory);
+  std::uninitialized_default_construct_n(block, chunks * kChunk);
+  blocks_.emplace_back(block, FreeBlock{huge});
+  for (std::size_t i = 0; i < chunks; ++i) chunks_.push_back(block + i * kChunk);
+}
+
+void RequestStore::FreeBlock::operator()(Entry* block) const {
+  if (huge)
+    unmap_huge_page(block);  // entries are trivially destructible
+  else
+    ::operator delete(block, std::align_val_t(alignof(Entry)));
+}
+
+void RequestStore::note_arrival(Slot slot, TimePoint now) {
   if (arrivals_.full()) {
-    const auto stale = [this](const SlotStamp& stamp) { return !holds(stamp); };
+    const auto stale = [this](const Arrival& arrival) { return !holds(arrival.stamp); };
     arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(), stale), arrivals_.end());
     // Room for as many again: the clean-up above then costs a constant per arrival.
-    if (arrivals_.size() * 2 >= arrivals_.capacity()) arrivals_.set_capacity(std::max<std::size_t>(kChunk, arrivals_.capacity() * 2));
+    if (arrivals_.size() * 2 >= arrivals_.capacity())
+      arrivals_.set_capacity(std::max<std::size_t>(64, arrivals_.capacity() * 2));
   }
-  arrivals_.push_back(stamp(slot));
+  arrivals_.push_back({stamp(slot), milliseconds_of(now)});
 }
 
 void RequestStore::shrink() {
   arrivals_.clear();
   if (chunks_.size() <= kKeptChunks) return;
   chunks_.clear();
+  blocks_.clear();
+  release(generations_);
   free_ = kNoSlot;
   arrivals_.set_capacity(0);
 }
@@ -81,10 +123,17 @@ void SlotList::append(RequestStore& store, SlotList& other) {
   other = SlotList();
 }
 
+void SlotList::pop_front(RequestStore& store) {
+  head_ = store.links(head_).next;
+  if (head_ == kNoSlot) tail_ = kNoSlot;
+  store.prefetch(head_);
+}
+
 void SlotList::remove(RequestStore& store, Slot slot) {
+  if (slot == head_) return pop_front(store);
   const RequestStore::Links links = store.links(slot);
-  (links.previous == kNoSlot ? head_ : store.links(links.previous).next) = links.next;
-  (links.next == kNoSlot ? tail_ : store.links(links.next).previous) = links.previous;
+  store.links(links.previous).next = links.next;
+  (slot == tail_ ? tail_ : store.links(links.next).previous) = links.previous;
 }
 
 }  // namespace tutti

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "sched/keyed_set.h"
+#include "sched/tag_index.h"
 
 namespace tutti {
 
@@ -23,7 +23,7 @@ struct SlotStamp {
   std::uint32_t generation = 0;
 };
 
-// Allocates in chunks and keeps what it has, so that nothing is allocated once warm; a store that was large and
+// Allocates piece by piece and keeps what it has, so that nothing is allocated once warm; a store that was large and
 // becomes empty gives its memory back. Not thread-safe.
 class RequestStore {
  public:
@@ -34,18 +34,22 @@ class RequestStore {
   // kNoSlot if a request with that id is here already.
   Slot add(const Request& request, TimePoint now);
   void remove(Slot slot);
-  Slot find(RequestId id) const { return ids_.find(id); }  // kNoSlot: not here
+  Slot find(RequestId id) const { return ids_.find(IdKey{id}); }  // kNoSlot: not here
 
   const Request& request(Slot slot) const { return entry(slot).request; }
   TimePoint arrived(Slot slot) const { return entry(slot).arrived; }
   std::size_t size() const { return ids_.size(); }
   bool empty() const { return ids_.empty(); }
 
-  SlotStamp stamp(Slot slot) const { return {slot, entry(slot).generation}; }
-  bool holds(SlotStamp stamp) const { return entry(stamp.slot).generation == stamp.generation; }
+  SlotStamp stamp(Slot slot) const { return {slot, generations_[slot]}; }
+  bool holds(SlotStamp stamp) const {
+    return stamp.slot < generations_.size() && generations_[stamp.slot] == stamp.generation;
+  }
 
-  // The request that has waited longest; kNoSlot if none waits.
+  // The request that arrived first of those that wait; kNoSlot if none waits.
   Slot oldest();
+  // The same, but kNoSlot unless it has waited longer than `patience`. Cheap while it has not.
+  Slot overdue(TimePoint now, Duration patience);
 
   // A pair of links per slot, for the one list that its policy keeps it in (see SlotList).
   struct Links {
@@ -54,38 +58,64 @@ class RequestStore {
   };
   Links& links(Slot slot) { return entry(slot).links; }
 
+  // Starts to bring a slot that will soon be needed into the cache; kNoSlot is allowed.
+  void prefetch(Slot slot) const {
+    if (slot == kNoSlot) return;
+    __builtin_prefetch(&entry(slot));
+    __builtin_prefetch(&entry(slot).arrived);
+  }
+
   // A word per slot for the policy: the number of the queue or group the request is in.
   std::uint32_t& place(Slot slot) { return entry(slot).place; }
 
  private:
-  struct Entry {
+  struct alignas(64) Entry {  // two cache lines
     Request request;
     TimePoint arrived;
-    Links links;                   // `next` also chains free slots
-    std::uint32_t generation = 0;  // odd while in use
+    Links links;  // `next` also chains free slots
     std::uint32_t place = 0;
+  };
+  // Callers mostly number their requests in sequence: eight consecutive ids share a cache line of the index.
+  struct IdKey {
+    RequestId id;
+    bool operator==(const IdKey&) const = default;
+    std::uint32_t tag() const { return make_tag(mix(id), (mix(id >> 3) & ~std::uint64_t{7}) | (id & 7)); }
   };
   struct IdOf {
     const RequestStore* store;
-    RequestId operator()(Slot slot) const { return store->request(slot).id; }
+    IdKey operator()(Slot slot) const { return {store->request(slot).id}; }
+  };
+  struct Arrival {
+    SlotStamp stamp;
+    std::uint32_t milliseconds;  // when, modulo 49 days: enough to see that it is not long ago
   };
 
-  static constexpr std::size_t kChunk = 1024;
-  static constexpr std::size_t kKeptChunks = 16;  // what an empty store keeps
+  static constexpr std::size_t kChunk = 256;
+  static constexpr std::size_t kChunksPerBlock = 64;  // 2 MiB: a huge page, which saves most misses of the TLB
+  static constexpr std::size_t kKeptChunks = 64;      // what an empty store keeps
+  struct FreeBlock {
+    bool huge;
+    void operator()(Entry* block) const;
+  };
 
   Entry& entry(Slot slot) { return chunks_[slot / kChunk][slot % kChunk]; }
   const Entry& entry(Slot slot) const { return chunks_[slot / kChunk][slot % kChunk]; }
   void grow();
-  void note_arrival(Slot slot);
+  void note_arrival(Slot slot, TimePoint now);
   void shrink();
 
-  std::vector<std::unique_ptr<Entry[]>> chunks_;
+  void add_block(std::size_t chunks);
+
+  std::vector<std::unique_ptr<Entry[], FreeBlock>> blocks_;  // single chunks first, then huge pages
+  std::vector<Entry*> chunks_;
   Slot free_ = kNoSlot;
-  KeyedSet<IdOf> ids_;
-  boost::circular_buffer<SlotStamp> arrivals_;  // in order of arrival; entries of requests that left are stale
+  std::vector<std::uint32_t> generations_;  // by slot; odd while in use. Apart from the entries: it stays in the cache.
+  TagIndex<IdOf> ids_;
+  boost::circular_buffer<Arrival> arrivals_;  // in order of arrival; those of requests that left are stale
 };
 
-// A queue of slots, linked through the store: nothing to allocate, O(1) removal from anywhere.
+// A queue of slots, linked through the store: nothing to allocate, O(1) removal from anywhere. The first one's link to
+// the previous is not kept up to date, so that taking it off does not touch the next.
 class SlotList {
  public:
   bool empty() const { return head_ == kNoSlot; }
@@ -94,6 +124,7 @@ class SlotList {
   void push_back(RequestStore& store, Slot slot);
   void push_front(RequestStore& store, Slot slot);
   void append(RequestStore& store, SlotList& other);  // moves all of `other` behind what is here
+  void pop_front(RequestStore& store);
   void remove(RequestStore& store, Slot slot);
 
  private:

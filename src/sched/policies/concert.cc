@@ -6,7 +6,7 @@
 // size was announced or learned. When it is not, a phase counts as large as what it has shown so far, in exponentially
 // growing levels (Aalo), and phases of one level go in the order they started.
 #include <limits>
-#include <utility>
+#include <tuple>
 
 #include "sched/heaps.h"
 #include "sched/policies/policies.h"
@@ -20,9 +20,7 @@ struct PhaseKey {
   ApplicationId application = 0;
   PhaseNumber phase = 0;
   bool operator==(const PhaseKey&) const = default;
-  friend std::size_t hash_value(const PhaseKey& key) {
-    return mix((std::uint64_t{key.application} << 32) | key.phase);
-  }
+  friend std::size_t hash_value(const PhaseKey& key) { return mix((std::uint64_t{key.application} << 32) | key.phase); }
 };
 
 // Earlier in this order goes first; a function of stamps alone.
@@ -41,16 +39,14 @@ struct Rank {
 struct Place {
   FileId file = 0;
   std::uint64_t offset = 0;
-  bool operator<(const Place& other) const {
-    return file != other.file ? file < other.file : offset < other.offset;
-  }
+  bool operator<(const Place& other) const { return file != other.file ? file < other.file : offset < other.offset; }
 };
 
 struct Phase {
   PhaseKey key;
   SlotHeap<Place> requests;
   std::size_t count = 0;
-  std::pair<Bytes, Bytes> progress;  // attained and bottleneck of the furthest stamp seen
+  std::tuple<Bytes, Bytes, Bytes> progress;  // attained, bottleneck and total of the furthest stamp seen
   void reset() {
     requests.clear();
     count = 0;
@@ -73,7 +69,7 @@ class Concert final : public QueuedPolicy {
     Phase& phase = phases_[number];
     phase.requests.push({request.file, request.offset}, store_.stamp(slot));
     store_.place(slot) = number;
-    const std::pair progress{request.stamp.attained, request.stamp.bottleneck};
+    const std::tuple progress{request.stamp.attained, request.stamp.bottleneck, request.stamp.phase_total};
     if (phase.count++ == 0 || progress > phase.progress) {
       phase.progress = progress;
       order_.set(number, {left_of(request.stamp), request.stamp.phase_start, key});
@@ -91,7 +87,7 @@ class Concert final : public QueuedPolicy {
     const std::uint32_t number = order_.top();
     Phase& phase = phases_[number];
     const Slot slot = phase.requests.top(store_);
-    phase.requests.pop();
+    phase.requests.pop(store_);
     if (--phase.count == 0) close(number);
     take(slot);
     return dispatch();

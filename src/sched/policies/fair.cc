@@ -42,8 +42,8 @@ struct Application {
   SlotList queue;
   double weight = 1;
   Limit limit;
-  bool known = false;  // weight and limit are set
-  double finish = 0;   // virtual time at which what it was served so far is paid for
+  bool known = false;                         // weight and limit are set
+  double finish = 0;                          // virtual time at which what it was served so far is paid for
   TimePoint bytes_empty{}, requests_empty{};  // when the buckets will be empty
   void reset() { *this = {}; }
 };
@@ -107,6 +107,7 @@ class Fair final : public QueuedPolicy {
       ready_.erase(number);
     else
       ready_.set(number, {application.finish, application.key});
+    if (!ready_.empty()) store_.prefetch(applications_[ready_.top()].queue.front());
     take(slot);
   }
 
@@ -165,8 +166,8 @@ class Fair final : public QueuedPolicy {
   void forget_idle() {
     for (const std::uint32_t number : applications_.numbers()) {
       const Application& application = applications_[number];
-      const bool paid = application.finish <= now_virtual_ &&
-                        std::max(application.bytes_empty, application.requests_empty) <= last_;
+      const bool paid =
+          application.finish <= now_virtual_ && std::max(application.bytes_empty, application.requests_empty) <= last_;
       if (application.queue.empty() && paid) applications_.close(number);
     }
     tidy_at_ = 2 * applications_.size() + kKeptIdle;
@@ -193,9 +194,9 @@ class Fair final : public QueuedPolicy {
 Result<void> for_each_pair(std::string_view option, std::string_view text,
                            const std::function<bool(std::optional<ApplicationId>, std::string_view)>& use) {
   const auto wrong = [&](std::string_view part) {
-    return fail(ErrorCode::kInvalid, fmt::format("policy 'fair': option '{}': '{}' is wrong; write e.g. {}", option, part,
-                                                 option == "weights" ? "'17=4, 18=2, *=1'"
-                                                                     : "'17=100MB/s, 18=500/s, *=1GB/s+2000/s'"));
+    return fail(ErrorCode::kInvalid,
+                fmt::format("policy 'fair': option '{}': '{}' is wrong; write e.g. {}", option, part,
+                            option == "weights" ? "'17=4, 18=2, *=1'" : "'17=100MB/s, 18=500/s, *=1GB/s+2000/s'"));
   };
   while (!text.empty()) {
     std::string_view part = text.substr(0, text.find(','));

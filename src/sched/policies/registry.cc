@@ -9,7 +9,8 @@ namespace tutti {
 
 const std::vector<PolicyInfo>& policies() {
   static const std::vector<PolicyInfo> table = {
-      fifo_policy(), to_policy(), sjf_policy(), hbrr_policy(), window_policy(), twins_policy(), concert_policy(), fair_policy(),
+      concert_policy(), window_policy(), twins_policy(), fair_policy(), fifo_policy(),
+      to_policy(),      sjf_policy(),    hbrr_policy(),  mlf_policy(),  aioli_policy(),
   };
   return table;
 }
@@ -25,7 +26,8 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyO
   if (!info) {
     std::vector<std::string> names;
     for (const PolicyInfo& policy : policies()) names.push_back(policy.name);
-    return fail(ErrorCode::kNotFound, fmt::format("there is no policy '{}'; there are: {}", name, fmt::join(names, ", ")));
+    return fail(ErrorCode::kNotFound,
+                fmt::format("there is no policy '{}'; there are: {}", name, fmt::join(names, ", ")));
   }
   auto values = OptionValues::check(fmt::format("policy '{}'", name), info->options, options);
   if (!values) return Failure(values.error());

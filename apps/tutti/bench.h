@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of `tutti bench`, one .cc each.
+#pragma once
+
+#include "command.h"
+
+namespace tutti::cli {
+
+Command bench_sched_command();
+
+}  // namespace tutti::cli

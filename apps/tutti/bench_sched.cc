@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// tutti bench sched: what a scheduling decision costs, policy alone and through Scheduler.
+//
+// The workload: every file is written from front to back in 64 KiB requests; which file comes next is random, so a
+// server sees streams interleaved. Applications own files in turn. Half of the applications announce the size of their
+// phase. The queue is filled to `queued` requests and kept there: each step adds one and dispatches until that depth is
+// reached again.
+#include <fmt/core.h>
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/huge_pages.h"
+#include "base/prng.h"
+#include "base/table.h"
+#include "bench.h"
+#include "sched/policy.h"
+
+namespace tutti::cli {
+namespace {
+
+using namespace literals;
+using SteadyClock = std::chrono::steady_clock;
+
+struct Case {
+  std::string policy;
+  bool scheduler = false;
+  std::size_t producers = 1;
+  std::size_t files = 1024;
+  std::size_t applications = 1000;
+  std::size_t queued = 1000;
+};
+
+struct Row {
+  Case what;
+  double requests_per_second = 0;
+  double bytes_per_request = 0;
+};
+
+// Makes one stream of requests; ids are `first_id`, first_id + step, ...
+class Workload {
+ public:
+  Workload(const Case& what, std::uint64_t seed, RequestId first_id, RequestId step)
+      : prng_(seed), next_offset_(what.files), attained_(what.applications), id_(first_id), step_(step) {}
+
+  const Request& next(TimePoint now) {
+    const std::size_t file = prng_.below(next_offset_.size());
+    const std::size_t application =
+        next_offset_.size() >= attained_.size() ? file % attained_.size() : prng_.below(attained_.size());
+    request_.id = id_;
+    request_.file = file;
+    request_.offset = next_offset_[file];
+    request_.length = 64_KiB;
+    request_.target = static_cast<TargetId>(file % 64);
+    request_.direction = Direction::kWrite;
+    request_.stamp.application = static_cast<ApplicationId>(application);
+    request_.stamp.issued = now;
+    request_.stamp.phase_start = TimePoint(Duration(static_cast<std::int64_t>(application)));
+    request_.stamp.attained = attained_[application];
+    request_.stamp.phase_total = application % 2 ? Bytes(std::uint64_t{1} << 50) * (application % 7 + 1) : Bytes();
+    request_.stamp.operation = id_;
+    request_.stamp.bottleneck = 64_KiB;
+    next_offset_[file] += request_.length.count();
+    attained_[application] += request_.length;
+    id_ += step_;
+    return request_;
+  }
+
+ private:
+  Prng prng_;
+  std::vector<std::uint64_t> next_offset_;
+  std::vector<Bytes> attained_;
+  RequestId id_, step_;
+  Request request_;
+};
+
+double heap_bytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<double>(info.uordblks + info.hblkhd + mapped_huge_bytes());
+}
+
+double seconds_since(SteadyClock::time_point start) {
+  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
+
+// Steps of virtual time: a microsecond per request.
+TimePoint at(std::uint64_t step) {
+  return TimePoint(Duration(static_cast<std::int64_t>(step) * 1000));
+}
+
+Row measure_policy(const Case& what, double at_least_seconds) {
+  const double before = heap_bytes();
+  auto policy = std::move(*make_policy(what.policy, {}));
+  Workload workload(what, 1, 1, 1);
+  std::uint64_t step = 0;
+  while (policy->waiting() < what.queued) policy->add(workload.next(at(step)), at(step)), ++step;
+  Row row{what, 0, (heap_bytes() - before) / static_cast<double>(what.queued)};
+
+  // Warm: one turnover of the queue, at most a million, before the clock starts.
+  std::uint64_t counted = 0;
+  const std::uint64_t warm = std::min<std::uint64_t>(std::max<std::uint64_t>(what.queued, 100'000), 1'000'000);
+  SteadyClock::time_point start;
+  for (std::uint64_t i = 0;; ++i, ++step) {
+    if (i == warm) start = SteadyClock::now();
+    if (i >= warm && (i - warm) % 16384 == 0 && seconds_since(start) > at_least_seconds) {
+      counted = i - warm;
+      break;
+    }
+    policy->add(workload.next(at(step)), at(step));
+    while (policy->waiting() > what.queued) {
+      const Decision decision = policy->next(at(step));
+      if (const auto* wait = std::get_if<WaitUntil>(&decision))
+        step = static_cast<std::uint64_t>(wait->at.time_since_epoch().count()) / 1000 + 1;
+    }
+  }
+  row.requests_per_second = static_cast<double>(counted) / seconds_since(start);
+  return row;
+}
+
+// Producers add while fewer than `queued` of their requests are on the way; one dispatcher takes and completes.
+Row measure_scheduler(const Case& what, double at_least_seconds) {
+  const double before = heap_bytes();
+  auto scheduler = std::move(*Scheduler::create({.policy = what.policy, .max_requests = 4'000'000}));
+  const std::size_t each = std::max<std::size_t>(1, what.queued / what.producers);
+  std::vector<std::atomic<std::int64_t>> credits(what.producers);
+  for (auto& credit : credits) credit = static_cast<std::int64_t>(each);
+  std::atomic<bool> stop{false};
+  std::atomic<std::size_t> finished{0};
+
+  std::vector<std::thread> producers;
+  for (std::size_t p = 0; p < what.producers; ++p) {
+    producers.emplace_back([&, p] {
+      Workload workload(what, p + 1, p, what.producers);
+      while (!stop.load(std::memory_order_relaxed)) {
+        std::int64_t left = credits[p].load(std::memory_order_acquire);
+        if (left <= 0) {
+          credits[p].wait(left, std::memory_order_acquire);
+          continue;
+        }
+        credits[p].fetch_sub(left, std::memory_order_relaxed);
+        const TimePoint now = std::chrono::system_clock::now();
+        for (; left > 0; --left) (void)scheduler->add(workload.next(now));
+      }
+      if (++finished == what.producers) scheduler->stop(Scheduler::Stop::kDrain);
+    });
+  }
+
+  Row row{what, 0, 0};
+  std::vector<Scheduler::Dispatched> batches(64);
+  std::vector<std::int64_t> done(what.producers);
+  std::uint64_t dispatched = 0, counted_from = 0;
+  // A deep queue has to fill up first; 200 ms are enough for the shallow ones to settle.
+  SteadyClock::time_point start{}, opened = SteadyClock::now();
+  while (const std::size_t count = scheduler->next(batches)) {
+    std::fill(done.begin(), done.end(), 0);
+    for (const auto& batch : std::span(batches).first(count))
+      for (const Request& request : batch.requests) ++done[request.id % what.producers], ++dispatched;
+    scheduler->complete(std::span<const Scheduler::Dispatched>(batches).first(count));
+    if (start == SteadyClock::time_point{}) {
+      if (seconds_since(opened) > 0.1) start = SteadyClock::now(), counted_from = dispatched;
+    } else if (!stop && seconds_since(start) > at_least_seconds) {
+      row.requests_per_second = static_cast<double>(dispatched - counted_from) / seconds_since(start);
+      row.bytes_per_request = std::max(0.0, heap_bytes() - before) / static_cast<double>(what.queued);
+      stop = true;
+    }
+    for (std::size_t p = 0; p < what.producers; ++p) {
+      if (done[p] == 0 && !stop) continue;
+      credits[p].fetch_add(done[p], std::memory_order_release);
+      credits[p].notify_one();
+    }
+  }
+  for (auto& credit : credits) credit.fetch_add(1), credit.notify_all();
+  for (auto& thread : producers) thread.join();
+  return row;
+}
+
+// Share of one core that a scheduler with a waiting dispatcher takes while nothing arrives.
+double idle_cpu_share() {
+  auto scheduler = std::move(*Scheduler::create({}));
+  std::thread dispatcher([&] {
+    Scheduler::Dispatched batch;
+    while (scheduler->next(batch)) scheduler->complete(batch);
+  });
+  const auto cpu = [] {
+    struct rusage usage {};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+  };
+  const double before = cpu();
+  const auto start = SteadyClock::now();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const double share = (cpu() - before) / seconds_since(start);
+  scheduler->stop(Scheduler::Stop::kDrain);
+  dispatcher.join();
+  return share;
+}
+
+std::vector<Case> cases(bool quick, const std::vector<std::string>& names) {
+  std::vector<Case> list;
+  for (const PolicyInfo& policy : policies()) {
+    if (!names.empty() && std::find(names.begin(), names.end(), policy.name) == names.end()) continue;
+    const std::vector<std::size_t> depths =
+        quick ? std::vector<std::size_t>{1'000, 1'000'000} : std::vector<std::size_t>{1'000, 100'000, 1'000'000};
+    const std::vector<std::size_t> files =
+        quick ? std::vector<std::size_t>{1024} : std::vector<std::size_t>{1, 64, 1024};
+    const std::vector<std::size_t> applications =
+        quick ? std::vector<std::size_t>{1000} : std::vector<std::size_t>{8, 1000};
+    for (const std::size_t f : files)
+      for (const std::size_t a : applications)
+        for (const std::size_t q : depths) list.push_back({policy.name, false, 1, f, a, q});
+    for (const std::size_t p : quick ? std::vector<std::size_t>{1} : std::vector<std::size_t>{1, 2, 8}) {
+      for (const std::size_t f : files)
+        for (const std::size_t a : applications) list.push_back({policy.name, true, p, f, a, 256});
+      if (!quick) list.push_back({policy.name, true, p, 1024, 1000, 100'000});
+    }
+  }
+  return list;
+}
+
+std::string millions(double value) {
+  return fmt::format("{:.2f}", value / 1e6);
+}
+
+nlohmann::ordered_json as_json(const std::vector<Row>& rows, double idle) {
+  auto list = nlohmann::ordered_json::array();
+  for (const Row& row : rows)
+    list.push_back({{"policy", row.what.policy},
+                    {"path", row.what.scheduler ? "scheduler" : "policy"},
+                    {"producers", row.what.producers},
+                    {"files", row.what.files},
+                    {"applications", row.what.applications},
+                    {"queued", row.what.queued},
+                    {"requests_per_second", row.requests_per_second},
+                    {"ns_per_request", 1e9 / row.requests_per_second},
+                    {"bytes_per_request", row.bytes_per_request}});
+  return {{"rows", list}, {"idle_cpu_share", idle}};
+}
+
+void print_table(const std::vector<Row>& rows, double idle) {
+  Table table({"policy", "path", "producers", "files", "applications", "queued", "M requests/s", "ns/request",
+               "bytes/request"});
+  for (const Row& row : rows)
+    table.add({row.what.policy, row.what.scheduler ? "scheduler" : "policy", fmt::format("{}", row.what.producers),
+               fmt::format("{}", row.what.files), fmt::format("{}", row.what.applications),
+               fmt::format("{}", row.what.queued), millions(row.requests_per_second),
+               fmt::format("{:.0f}", 1e9 / row.requests_per_second),
+               row.what.queued < 1000 ? "-" : fmt::format("{:.0f}", row.bytes_per_request)});
+  fmt::print("{}\nidle scheduler with a waiting dispatcher: {:.2f}% of a core\n", table.text(), idle * 100);
+}
+
+struct Flags {
+  bool json = false;
+  bool quick = false;
+  double seconds = 0.3;
+  std::vector<std::string> policies;
+};
+
+int run(const Flags& flags) {
+  for (const std::string& name : flags.policies)
+    if (!find_policy(name)) return report(make_policy(name, {}).error());
+  const bool watched = isatty(STDERR_FILENO) != 0;
+  const std::vector<Case> list = cases(flags.quick, flags.policies);
+  std::vector<Row> rows;
+  for (const Case& what : list) {
+    if (watched) fmt::print(stderr, "\r{}/{} {:<10}", rows.size() + 1, list.size(), what.policy);
+    rows.push_back(what.scheduler ? measure_scheduler(what, flags.seconds) : measure_policy(what, flags.seconds));
+  }
+  if (watched) fmt::print(stderr, "\r{:<30}\r", "");
+  const double idle = idle_cpu_share();
+  if (flags.json)
+    fmt::print("{}\n", as_json(rows, idle).dump(2));
+  else
+    print_table(rows, idle);
+  return kDone;
+}
+
+}  // namespace
+
+Command bench_sched_command() {
+  return {"sched", "Decisions per second of every policy, alone and through Scheduler", [](CLI::App& app) {
+            auto flags = std::make_shared<Flags>();
+            app.add_flag("--json", flags->json, "One JSON document instead of a table");
+            app.add_flag("--quick", flags->quick, "Only 1024 files, 1000 applications, one producer");
+            app.add_option("--seconds", flags->seconds, "Time per row")
+                ->check(CLI::Range(0.01, 60.0))
+                ->capture_default_str();
+            app.add_option("--policies", flags->policies, "Only these, e.g. window,concert")->delimiter(',');
+            return [flags] { return run(*flags); };
+          }};
+}
+
+}  // namespace tutti::cli

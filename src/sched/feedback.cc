@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/feedback.h"
+
+#include <algorithm>
+
+namespace tutti {
+
+void FeedbackPolicy::Queue::reset() {
+  growing.clear();
+  ready.clear();
+  round = 0;
+  runs = 0;
+  held = false;
+}
+
+Edge FeedbackPolicy::StartOf::operator()(Number run) const {
+  const Request& first = policy->store_.request(policy->runs_[run].members.front());
+  return {first.file, first.offset, first.direction};
+}
+
+Edge FeedbackPolicy::EndOf::operator()(Number run) const {
+  const Request& last = policy->store_.request(policy->runs_[run].members.back());
+  return {last.file, last.end(), last.direction};
+}
+
+FeedbackPolicy::FeedbackPolicy(const OptionValues& options)
+    : QueuedPolicy(options.duration("patience")),
+      limits_(options),
+      quantum_(options.bytes("quantum")),
+      wait_(options.duration("wait")),
+      profile_({options.duration("latency"),
+                static_cast<double>(std::max<std::uint64_t>(1, options.bytes("bandwidth").count()))}),
+      starts_(StartOf{this}),
+      ends_(EndOf{this}) {}
+
+std::vector<OptionInfo> FeedbackPolicy::option_infos(std::string wait) {
+  using Kind = OptionInfo::Kind;
+  return {{.name = "quantum",
+           .kind = Kind::kBytes,
+           .fallback = "64KiB",
+           .help = "a request that is passed over gains the time that one of this size takes"},
+          {.name = "wait",
+           .kind = Kind::kDuration,
+           .fallback = std::move(wait),
+           .help = "for an adjoining request, where they usually follow; once per batch; 0: never"},
+          {.name = "latency",
+           .kind = Kind::kDuration,
+           .fallback = "100us",
+           .help = "of the device, until it has been measured from completions"},
+          {.name = "bandwidth",
+           .kind = Kind::kBytes,
+           .fallback = "500MB",
+           .help = "of the device per second, until it has been measured from completions"},
+          max_requests_option(),
+          max_bytes_option(),
+          patience_option("10s")};
+}
+
+void FeedbackPolicy::completed(const Batch& batch, TimePoint dispatched, TimePoint now) {
+  Bytes size;
+  for (const Request& request : batch.requests) size += request.length;
+  if (now >= dispatched) profile_.learn(size, now - dispatched);
+}
+
+void FeedbackPolicy::enqueue(Slot slot) {
+  const Request& request = store_.request(slot);
+  const FileKey key{request.file, request.direction};
+  const Number number = queues_.open(key);
+  if (Habit& habit = habit_of(key); habit.key == key && habit.end == request.offset) habit.follows = true;
+
+  Number run = ends_.find({request.file, request.offset, request.direction});
+  const Number after = starts_.find({request.file, request.end(), request.direction});
+  if (run != TagIndex<EndOf>::kNone && admits(run, 1, request.length)) {
+    unindex(run);
+    runs_[run].members.push_back(store_, slot);
+  } else if (after != TagIndex<StartOf>::kNone && admits(after, 1, request.length)) {
+    run = after;
+    unindex(run);
+    runs_[run].members.push_front(store_, slot);
+  } else {
+    run = open_run(number);
+    runs_[run].members.push_back(store_, slot);
+  }
+  ++runs_[run].count;
+  runs_[run].arrival_rounds += round_of(queues_[number]);
+  store_.place(slot) = run;
+  if (run != after && after != TagIndex<StartOf>::kNone && admits(run, runs_[after].count, size_of(after)))
+    join(run, after);
+  index(run);
+  schedule(run);
+  if (queues_[number].runs == 1 && runs_[run].count == 1)
+    opened(number);
+  else
+    changed(number);
+}
+
+void FeedbackPolicy::dequeue(Slot slot) {
+  const Number run = store_.place(slot);
+  const Number number = runs_[run].queue;
+  unindex(run);
+  split(run, slot);
+  Queue& queue = queues_[number];
+  const auto current = [this](const RunStamp& stamp) { return is_current(stamp); };
+  queue.growing.prune(queue.runs, current);
+  queue.ready.prune(queue.runs, current);
+  if (queue.runs > 0) return changed(number);
+  close_queue(number);
+}
+
+FeedbackPolicy::Number FeedbackPolicy::open_run(Number queue) {
+  if (free_runs_.empty()) {
+    free_runs_.push_back(static_cast<Number>(runs_.size()));
+    runs_.emplace_back();
+  }
+  const Number run = free_runs_.back();
+  free_runs_.pop_back();
+  runs_[run].queue = queue;
+  ++queues_[queue].runs;
+  return run;
+}
+
+void FeedbackPolicy::close_run(Number run) {
+  --queues_[runs_[run].queue].runs;
+  const std::uint32_t generation = runs_[run].generation + 1;
+  runs_[run] = Run{};
+  runs_[run].generation = generation;
+  free_runs_.push_back(run);
+}
+
+void FeedbackPolicy::close_queue(Number number) {
+  closing(number);
+  queues_.close(number);
+  constexpr std::size_t kKept = 16384;  // runs that an empty policy keeps
+  if (queues_.size() > 0 || runs_.size() <= kKept) return;
+  release(runs_);
+  release(free_runs_);
+}
+
+void FeedbackPolicy::index(Number run) {
+  starts_.insert(StartOf{this}(run), run);
+  ends_.insert(EndOf{this}(run), run);
+}
+
+void FeedbackPolicy::unindex(Number run) {
+  starts_.erase(StartOf{this}(run), run);
+  ends_.erase(EndOf{this}(run), run);
+}
+
+bool FeedbackPolicy::admits(Number run, std::size_t count, Bytes bytes) const {
+  return runs_[run].count + count <= limits_.requests && size_of(run) + bytes <= limits_.bytes;
+}
+
+void FeedbackPolicy::join(Number run, Number other) {
+  unindex(other);
+  for (Slot slot = runs_[other].members.front(); slot != kNoSlot; slot = store_.links(slot).next)
+    store_.place(slot) = run;
+  runs_[run].members.append(store_, runs_[other].members);
+  runs_[run].count = static_cast<std::uint16_t>(runs_[run].count + runs_[other].count);
+  runs_[run].arrival_rounds += runs_[other].arrival_rounds;
+  runs_[run].waited |= runs_[other].waited;
+  close_run(other);
+}
+
+// Takes one request out; what lay before and behind it go on as two runs, each with its share of the quantum.
+void FeedbackPolicy::split(Number run, Slot without) {
+  const std::uint64_t mean_round = runs_[run].arrival_rounds / runs_[run].count;
+  const Number queue = runs_[run].queue;
+  const bool waited = runs_[run].waited;
+  SlotList rest = runs_[run].members;
+  close_run(run);
+  Number part = kNone;
+  const auto finish_part = [&] {
+    if (part != kNone) index(part), schedule(part);
+    part = kNone;
+  };
+  while (!rest.empty()) {
+    const Slot slot = rest.front();
+    rest.remove(store_, slot);
+    if (slot == without) {
+      finish_part();
+      continue;
+    }
+    if (part == kNone) part = open_run(queue);
+    runs_[part].members.push_back(store_, slot);
+    ++runs_[part].count;
+    runs_[part].arrival_rounds += mean_round;
+    runs_[part].waited = waited;
+    store_.place(slot) = part;
+  }
+  finish_part();
+}
+
+void FeedbackPolicy::schedule(Number run) {
+  Run& r = runs_[run];
+  Queue& queue = queues_[r.queue];
+  const auto gain = std::max<std::int64_t>(1, profile_.estimate(quantum_).count());
+  const auto needed = static_cast<std::uint64_t>((profile_.estimate(size_of(run)).count() + gain - 1) / gain);
+  // Passed over R - r_i times each, so the quantum is (count*R - sum r_i) gains; solve for the first R that suffices.
+  const std::uint64_t ready = (std::min(needed, kMostRounds) + r.arrival_rounds + r.count - 1) / r.count;
+  const RunStamp stamp{run, ++r.generation};
+  if (ready <= round_of(queue))
+    queue.ready.push(start_of(run), stamp);
+  else
+    queue.growing.push(ready, stamp);
+}
+
+Bytes FeedbackPolicy::size_of(Number run) const {
+  return Bytes(end_of(run) - start_of(run));
+}
+
+FeedbackPolicy::Number FeedbackPolicy::candidate(Number number) {
+  Queue& queue = queues_[number];
+  const auto current = [this](const RunStamp& stamp) { return is_current(stamp); };
+  const std::uint64_t round = round_of(queue);
+  while (const RunStamp* stamp = queue.growing.top(current)) {
+    if (queue.growing.top_key() > round) break;
+    queue.ready.push(start_of(stamp->run), *stamp);
+    queue.growing.pop();
+  }
+  const RunStamp* stamp = queue.ready.top(current);
+  return stamp ? stamp->run : kNone;
+}
+
+std::uint64_t FeedbackPolicy::next_ready_round(Number number) {
+  queues_[number].growing.top([this](const RunStamp& stamp) { return is_current(stamp); });
+  return queues_[number].growing.top_key();
+}
+
+bool FeedbackPolicy::hold(Number run, TimePoint now) {
+  Queue& queue = queues_[runs_[run].queue];
+  const Habit& habit = habit_of(queue.key);
+  if (wait_ == Duration::zero() || runs_[run].waited || runs_[run].count >= limits_.requests) return false;
+  if (!(habit.key == queue.key) || !habit.follows) return false;
+  runs_[run].waited = true;
+  queue.held = true;
+  queue.held_from = now;
+  queue.held_until = now + wait_;
+  return true;
+}
+
+bool FeedbackPolicy::still_held(Number number, TimePoint now) {
+  Queue& queue = queues_[number];
+  if (!queue.held) return false;
+  const Number run = candidate(number);
+  const bool full = run != kNone && runs_[run].count >= limits_.requests;
+  if (!full && now < queue.held_until && now >= queue.held_from) return true;
+  end_hold(number, now);
+  return false;
+}
+
+void FeedbackPolicy::end_hold(Number number, TimePoint now) {
+  Queue& queue = queues_[number];
+  queue.held = false;
+  const Number run = candidate(number);
+  // A wait in vain: nothing followed, so do not expect it next time.
+  if (now >= queue.held_until && run != kNone && runs_[run].count == 1) habit_of(queue.key).follows = false;
+}
+
+void FeedbackPolicy::serve(Number run) {
+  const Number number = runs_[run].queue;
+  const FileKey key = queues_[number].key;
+  const std::uint64_t end = end_of(run);
+  unindex(run);
+  SlotList members = runs_[run].members;
+  close_run(run);
+  while (!members.empty()) {
+    const Slot slot = members.front();
+    members.remove(store_, slot);
+    take(slot);
+  }
+  Habit& habit = habit_of(key);
+  habit = {key, end, habit.key == key && habit.follows};
+  if (queues_[number].runs > 0) return changed(number);
+  close_queue(number);
+}
+
+}  // namespace tutti

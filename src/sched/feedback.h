@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Multilevel feedback as in AGIOS (section III), the part that mlf and aioli share.
+//
+// Two queues per file, one per direction. Adjoining requests form a run (the paper's virtual request) as they arrive.
+// A request starts with a quantum of zero; every time it is passed over, it gains a fixed time; a run's quantum is the
+// sum of its requests'. A run may be served once its quantum covers the estimated time to serve it.
+//
+// Quanta are not kept but computed: being passed over is counted in rounds, and a request that arrived in round r has
+// been passed over R - r times in round R. So each run has one round in which it becomes ready, and nothing needs to
+// be touched in between.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "sched/adjacency.h"
+#include "sched/file_queues.h"
+#include "sched/service_profile.h"
+
+namespace tutti {
+
+class FeedbackPolicy : public QueuedPolicy {
+ public:
+  void completed(const Batch& batch, TimePoint dispatched, TimePoint now) final;
+
+ protected:
+  using Number = std::uint32_t;
+  static constexpr Number kNone = ~Number{0};
+
+  struct RunStamp {
+    Number run = kNone;
+    std::uint32_t generation = 0;
+  };
+
+  struct Queue {
+    FileKey key;
+    std::uint64_t round = 0;                    // mlf: rounds of this queue
+    LazyHeap<std::uint64_t, RunStamp> growing;  // by the round in which they become ready
+    LazyHeap<std::uint64_t, RunStamp> ready;    // by offset
+    std::size_t runs = 0;
+    bool held = false;  // waits on purpose for an adjoining request, from..until
+    TimePoint held_from, held_until;
+    Number previous = 0, next = 0;  // mlf: the ring of queues
+    void reset();
+  };
+
+  explicit FeedbackPolicy(const OptionValues& options);
+
+  // What the two policies do differently: how rounds pass, and in which order queues are visited.
+  virtual std::uint64_t round_of(const Queue& queue) const = 0;
+  virtual void opened(Number queue) = 0;
+  virtual void changed(Number queue) = 0;  // its runs changed
+  virtual void closing(Number queue) = 0;
+
+  Queue& queue(Number number) { return queues_[number]; }
+
+  // The ready run with the smallest offset; kNone if none is ready in the queue's present round.
+  Number candidate(Number queue);
+  // The round in which the next run becomes ready; a queue with runs but no candidate has one.
+  std::uint64_t next_ready_round(Number queue);
+  TimePoint arrival_of(Number run) const { return store_.arrived(runs_[run].members.front()); }
+
+  // True if the run should wait a little because an adjoining request is expected; the queue is then held.
+  bool hold(Number run, TimePoint now);
+  // Whether the queue's wait goes on; ends it when its time is over, the clock went back, or the run is full.
+  bool still_held(Number queue, TimePoint now);
+  void end_hold(Number queue, TimePoint now);
+  void serve(Number run);
+
+  static std::vector<OptionInfo> option_infos(std::string wait);
+
+ private:
+  struct Run {
+    SlotList members;  // ascending offsets, no gaps
+    Number queue = kNone;
+    std::uint32_t generation = 0;      // changes whenever entries in the queue's heaps no longer hold
+    std::uint64_t arrival_rounds = 0;  // sum over members
+    std::uint16_t count = 0;
+    bool waited = false;
+  };
+  struct StartOf {
+    const FeedbackPolicy* policy;
+    Edge operator()(Number run) const;
+  };
+  struct EndOf {
+    const FeedbackPolicy* policy;
+    Edge operator()(Number run) const;
+  };
+  // Remembers of recently served files whether requests tend to follow on what was served.
+  struct Habit {
+    FileKey key;
+    std::uint64_t end = 0;  // of what was served last
+    bool follows = false;   // a request that adjoined it came soon after
+  };
+
+  void enqueue(Slot slot) final;
+  void dequeue(Slot slot) final;
+
+  Number open_run(Number queue);
+  void close_run(Number run);
+  void close_queue(Number queue);
+  void index(Number run);
+  void unindex(Number run);
+  bool admits(Number run, std::size_t count, Bytes bytes) const;
+  void join(Number run, Number other);  // `other` begins where `run` ends
+  void split(Number run, Slot without);
+  void schedule(Number run);  // into the heap where it belongs now
+  Bytes size_of(Number run) const;
+  std::uint64_t start_of(Number run) const { return store_.request(runs_[run].members.front()).offset; }
+  std::uint64_t end_of(Number run) const { return store_.request(runs_[run].members.back()).end(); }
+  bool is_current(const RunStamp& stamp) const { return runs_[stamp.run].generation == stamp.generation; }
+  Habit& habit_of(const FileKey& key) { return habits_[hash_value(key) % habits_.size()]; }
+
+  static constexpr std::uint64_t kMostRounds = 4096;  // the largest request is ready after being passed over so often
+
+  MergeLimits limits_;
+  Bytes quantum_;
+  Duration wait_;
+  ServiceProfile profile_;
+  Pool<FileKey, Queue> queues_;
+  std::vector<Run> runs_;
+  std::vector<Number> free_runs_;
+  TagIndex<StartOf> starts_;  // of runs, by their first byte
+  TagIndex<EndOf> ends_;      // of runs, by the byte after their last
+  std::array<Habit, 1024> habits_{};
+};
+
+}  // namespace tutti

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include "sched/testing.h"
+
+namespace tutti {
+namespace {
+
+using namespace testing_support;
+using testing::ElementsAre;
+
+Request issued(RequestId id, ApplicationId application, std::int64_t milliseconds) {
+  Request request = make_request(id);
+  request.stamp.application = application;
+  request.stamp.issued = at_ms(milliseconds);
+  return request;
+}
+
+// Figure 2: three applications, four servers, one piece of each application on each server except where the figure
+// leaves a gap: A has work for two time units on each server, B and C for one. All servers serve in one order.
+TEST(Window, Figure2CommonOrderBringsTheMeanFrom4To3) {
+  // Each server's own order of arrival, left part of the figure: every application ends last somewhere.
+  const std::vector<std::vector<ApplicationId>> arrivals = {{1, 1, 2, 3}, {2, 3, 1, 1}, {3, 1, 1, 2}, {1, 2, 3, 1}};
+  std::map<ApplicationId, int> uncoordinated, coordinated;
+  for (const auto& order : arrivals) {
+    auto fifo = make("fifo"), window = make("window");
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      fifo->add(issued(i + 1, order[i], 0), at_ms(0));
+      window->add(issued(i + 1, order[i], 0), at_ms(0));
+    }
+    for (int t = 1; t <= 4; ++t) {
+      uncoordinated[order[next_ids(*fifo).front() - 1]] = std::max(uncoordinated[order[static_cast<std::size_t>(t) - 1]], t);
+      const ApplicationId served = order[next_ids(*window).front() - 1];
+      coordinated[served] = std::max(coordinated[served], t);
+    }
+  }
+  EXPECT_THAT(uncoordinated, testing::ElementsAre(testing::Pair(1, 4), testing::Pair(2, 4), testing::Pair(3, 4)));
+  EXPECT_THAT(coordinated, testing::ElementsAre(testing::Pair(1, 2), testing::Pair(2, 3), testing::Pair(3, 4)));
+}
+
+// Figure 4: requests are split into windows by issue time and ordered by application inside each.
+TEST(Window, Figure4WindowsFirstThenApplications) {
+  auto policy = make("window", {{"width", "1000ms"}});
+  const std::vector<Request> arrivals = {issued(1, 3, 1100), issued(2, 2, 900), issued(3, 1, 1900), issued(4, 3, 100),
+                                         issued(5, 1, 999),  issued(6, 2, 1000), issued(7, 1, 0),   issued(8, 2, 5)};
+  for (const Request& request : arrivals) policy->add(request, at_ms(2000));
+  EXPECT_THAT(drain(*policy, at_ms(2000)), ElementsAre(5, 7, 2, 8, 4, 3, 6, 1));
+}
+
+TEST(Window, AnEarlierWindowGoesFirstWhateverTheApplication) {
+  auto policy = make("window", {{"width", "250ms"}});
+  policy->add(issued(1, 0, 250), at_ms(300));
+  policy->add(issued(2, 32767, 249), at_ms(300));
+  EXPECT_THAT(drain(*policy, at_ms(300)), ElementsAre(2, 1));
+}
+
+TEST(Window, AnEmptyQueueServesAtOnce) {
+  auto policy = make("window");
+  policy->add(issued(1, 9, 123456), at_ms(123456));
+  EXPECT_THAT(next_ids(*policy, at_ms(123456)), ElementsAre(1));
+}
+
+TEST(Window, TimesBefore1970AreWindowsToo) {
+  auto policy = make("window", {{"width", "1000ms"}, {"patience", "0"}});
+  policy->add(issued(1, 1, 500), at_ms(0));
+  policy->add(issued(2, 2, -500), at_ms(0));
+  EXPECT_THAT(drain(*policy), ElementsAre(2, 1));
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every registered policy through the same property tests. A new policy is checked by being in the table.
+#include <gmock/gmock.h>
+#include <malloc.h>
+
+#include <map>
+#include <set>
+
+#include "base/huge_pages.h"
+#include "base/prng.h"
+#include "sched/testing.h"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using testing_support::make;
+using testing_support::make_request;
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const PolicyInfo& policy : policies()) names.push_back(policy.name);
+  return names;
+}
+
+// A random request; few files, applications and targets, so that requests meet. Every fourth follows on another.
+Request random_request(Prng& prng, RequestId id, TimePoint now) {
+  Request request;
+  request.id = id;
+  request.file = prng.below(6);
+  request.offset = prng.below(64) * 4096;
+  request.length = Bytes(prng.chance(0.05) ? (std::uint64_t{1} << 31) : 4096 * (1 + prng.below(2)));
+  request.target = static_cast<TargetId>(prng.below(5));
+  request.direction = prng.chance(0.5) ? Direction::kRead : Direction::kWrite;
+  request.stamp.application = static_cast<ApplicationId>(prng.below(7));
+  request.stamp.phase = static_cast<PhaseNumber>(prng.below(3));
+  request.stamp.issued = now - Duration(static_cast<std::int64_t>(prng.below(3'000'000'000)));
+  request.stamp.phase_start = request.stamp.issued - 1ms;
+  request.stamp.attained = Bytes(prng.below(1 << 24));
+  request.stamp.phase_total = prng.chance(0.5) ? Bytes(prng.below(1 << 25)) : Bytes();
+  request.stamp.operation = prng.below(1000);
+  request.stamp.bottleneck = Bytes(prng.below(1 << 20));
+  return request;
+}
+
+// Watches a policy from outside and complains when it loses, doubles, invents or mixes.
+class Witness {
+ public:
+  void added(const Request& request, TimePoint now) { waiting_[request.id] = {request, now}; }
+  void cancelled(RequestId id) { EXPECT_EQ(waiting_.erase(id), 1u) << "request " << id << " did not wait"; }
+  bool waits(RequestId id) const { return waiting_.contains(id); }
+  std::size_t size() const { return waiting_.size(); }
+  const std::map<RequestId, Waiting>& waiting() const { return waiting_; }
+
+  void dispatched(const Batch& batch) {
+    ASSERT_FALSE(batch.requests.empty());
+    ASSERT_EQ(batch.requests.size(), batch.arrived.size());
+    for (std::size_t i = 0; i < batch.requests.size(); ++i) {
+      const Request& request = batch.requests[i];
+      const auto it = waiting_.find(request.id);
+      ASSERT_NE(it, waiting_.end()) << "request " << request.id << " was invented or doubled";
+      EXPECT_EQ(it->second.request.offset, request.offset);
+      EXPECT_EQ(it->second.arrived, batch.arrived[i]);
+      if (i > 0) {
+        EXPECT_EQ(request.file, batch.requests[i - 1].file);
+        EXPECT_EQ(request.direction, batch.requests[i - 1].direction);
+        EXPECT_EQ(request.offset, batch.requests[i - 1].end());
+      }
+      waiting_.erase(it);
+    }
+  }
+
+ private:
+  std::map<RequestId, Waiting> waiting_;
+};
+
+class PolicyConformance : public testing::TestWithParam<std::string> {
+ protected:
+  const PolicyInfo& info() const { return *find_policy(GetParam()); }
+
+  // Dispatches until nothing waits, stepping over waits; every wait has to be worth it.
+  void drain(Policy& policy, Witness& witness, TimePoint now) {
+    while (witness.size() > 0) {
+      Decision decision = policy.next(now);
+      if (const auto* wait = std::get_if<WaitUntil>(&decision)) {
+        ASSERT_GT(wait->at, now) << "a wait that is already over";
+        now = wait->at;
+        decision = policy.next(now);
+      }
+      const auto* go = std::get_if<Dispatch>(&decision);
+      ASSERT_NE(go, nullptr) << "no progress with " << witness.size() << " requests waiting";
+      witness.dispatched(go->batch);
+      policy.completed(go->batch, now, now + 1ms);
+    }
+    EXPECT_EQ(policy.waiting(), 0u);
+    EXPECT_TRUE(std::holds_alternative<Idle>(policy.next(now)));
+  }
+};
+
+TEST_P(PolicyConformance, NothingIsLostDoubledOrInvented) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Prng prng(seed);
+    auto policy = make(GetParam());
+    Witness witness;
+    RequestId next_id = 1;
+    TimePoint now{1h};
+    for (int step = 0; step < 3000; ++step) {
+      const std::uint64_t what = prng.below(100);
+      if (what < 48) {
+        const Request request = random_request(prng, next_id++, now);
+        ASSERT_TRUE(policy->add(request, now));
+        witness.added(request, now);
+      } else if (what < 85) {
+        const Decision decision = policy->next(now);
+        if (const auto* go = std::get_if<Dispatch>(&decision)) {
+          witness.dispatched(go->batch);
+          policy->completed(go->batch, now, now + Duration(static_cast<std::int64_t>(prng.below(3'000'000))));
+        }
+      } else if (what < 93) {
+        const RequestId id = prng.below(next_id + 3);
+        const auto cancelled = policy->cancel(id);
+        ASSERT_EQ(cancelled.has_value(), witness.waits(id));
+        if (cancelled) witness.cancelled(id);
+      } else if (what < 98) {
+        now += Duration(static_cast<std::int64_t>(prng.below(2'000'000'000)));
+      } else if (what < 99) {
+        now -= Duration(static_cast<std::int64_t>(prng.below(10'000'000'000)));
+      } else {
+        // A switch, as the scheduler does it: to another policy and back.
+        for (const std::string& name : {policy_names()[prng.below(policies().size())], GetParam()}) {
+          auto other = make(name);
+          for (const Waiting& waiting : policy->take_all()) ASSERT_TRUE(other->add(waiting.request, waiting.arrived));
+          ASSERT_EQ(policy->waiting(), 0u);
+          policy = std::move(other);
+        }
+      }
+      ASSERT_EQ(policy->waiting(), witness.size());
+      if (HasFatalFailure()) return;
+    }
+    drain(*policy, witness, now);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(PolicyConformance, ADuplicateIdIsRefusedAndChangesNothing) {
+  auto policy = make(GetParam());
+  const TimePoint now{1h};
+  ASSERT_TRUE(policy->add(make_request(1), now));
+  Request other = make_request(1);
+  other.offset = 4096;
+  EXPECT_FALSE(policy->add(other, now));
+  EXPECT_EQ(policy->waiting(), 1u);
+  EXPECT_EQ(testing_support::drain(*policy, now), std::vector<RequestId>{1});
+  EXPECT_TRUE(policy->add(make_request(1), now)) << "free again once dispatched";
+}
+
+TEST_P(PolicyConformance, WhatIsTakenOverComesInOrderOfArrival) {
+  auto policy = make(GetParam());
+  Prng prng(5);
+  TimePoint now{1h};
+  for (RequestId id = 1; id <= 500; ++id) policy->add(random_request(prng, id, now), now), now += 1us;
+  for (RequestId id = 3; id <= 500; id += 3) policy->cancel(id);
+  RequestId last = 0;
+  for (const Waiting& waiting : policy->take_all()) {
+    EXPECT_GT(waiting.request.id, last);
+    EXPECT_NE(waiting.request.id % 3, 0u);
+    last = waiting.request.id;
+  }
+  EXPECT_EQ(last, 500u);
+}
+
+// Within the scope a policy states, a request that has waited for the stated time is passed by none that came later.
+TEST_P(PolicyConformance, TheStatedOvertakingBoundHolds) {
+  using Scope = OvertakingBound::Scope;
+  const OvertakingBound& bound = info().bound;
+  const auto same_scope = [&](const Request& a, const Request& b) {
+    if (bound.scope == Scope::kTarget) return a.target == b.target;
+    if (bound.scope == Scope::kApplication) return a.stamp.application == b.stamp.application;
+    return true;
+  };
+  PolicyOptions options;
+  Duration after{};
+  if (!bound.after.empty()) {
+    after = 20ms;
+    options[bound.after] = "20ms";
+  }
+  std::size_t overtaken = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Prng prng(seed);
+    auto policy = make(GetParam(), options);
+    Witness witness;
+    TimePoint now{1h};
+    for (RequestId id = 1; id <= 2000; ++id, now += Duration(static_cast<std::int64_t>(prng.below(2'000'000)))) {
+      const Request request = random_request(prng, id, now);
+      policy->add(request, now);
+      witness.added(request, now);
+      if (prng.chance(0.15)) continue;  // a little slower than they come
+      const Decision decision = policy->next(now);
+      const auto* go = std::get_if<Dispatch>(&decision);
+      if (!go) continue;
+      const std::vector<Request> batch(go->batch.requests.begin(), go->batch.requests.end());
+      witness.dispatched(go->batch);
+      for (const auto& [waiting_id, waiting] : witness.waiting()) {
+        for (const Request& passing : batch) {
+          if (waiting_id > passing.id || !same_scope(waiting.request, passing)) continue;
+          ++overtaken;
+          ASSERT_LE(now - waiting.arrived, after)
+              << "request " << passing.id << " passed request " << waiting_id << " at request " << id;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(overtaken > 0, !bound.after.empty())
+      << "a policy that never lets pass needs no time, one that does states it";
+}
+
+TEST_P(PolicyConformance, AWaitIsFollowedByProgress) {
+  Prng prng(11);
+  auto policy = make(GetParam());
+  Witness witness;
+  TimePoint now{1h};
+  for (RequestId id = 1; id <= 3000; ++id) {
+    Request request = random_request(prng, id, now);
+    request.offset = id * 4096;  // streams, so that policies which expect followers have reason to wait
+    request.length = Bytes(4096);
+    request.direction = Direction::kWrite;
+    policy->add(request, now);
+    witness.added(request, now);
+    Decision decision = policy->next(now);
+    if (const auto* wait = std::get_if<WaitUntil>(&decision)) {
+      ASSERT_GT(wait->at, now);
+      now = wait->at;
+      decision = policy->next(now);
+      ASSERT_TRUE(std::holds_alternative<Dispatch>(decision));
+    }
+    if (const auto* go = std::get_if<Dispatch>(&decision)) witness.dispatched(go->batch);
+    if (HasFatalFailure()) return;
+  }
+  drain(*policy, witness, now);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TUTTI_OWN_ALLOCATOR 1
+#endif
+
+#ifndef TUTTI_OWN_ALLOCATOR
+
+std::size_t memory_in_use() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd + mapped_huge_bytes();
+}
+
+TEST_P(PolicyConformance, MemoryReturnsToItsStart) {
+  constexpr RequestId kMany = 100'000;
+  const std::size_t before = memory_in_use();
+  auto policy = make(GetParam());
+  TimePoint now{1h};
+  std::vector<std::size_t> after;
+  std::size_t peak = 0;
+  for (int round = 0; round < 3; ++round) {
+    Prng prng(static_cast<std::uint64_t>(round) + 1);
+    for (RequestId id = 1; id <= kMany; ++id) {
+      Request request = random_request(prng, id, now);
+      request.file = prng.below(2000);
+      policy->add(request, now);
+    }
+    peak = std::max(peak, memory_in_use());
+    for (RequestId id = 1; id <= kMany; id += 2) ASSERT_TRUE(policy->cancel(id));
+    while (policy->waiting() > 0) {
+      const Decision decision = policy->next(now);
+      if (const auto* wait = std::get_if<WaitUntil>(&decision)) now = wait->at;
+    }
+    after.push_back(memory_in_use());
+  }
+  EXPECT_GT(peak - before, kMany * sizeof(Request));
+  EXPECT_LT(after.front() - before, (peak - before) / 4) << "what an empty policy keeps for the next time";
+  EXPECT_LE(after.back(), after.front() + (1 << 20)) << "and no more each time";
+}
+
+#endif
+
+INSTANTIATE_TEST_SUITE_P(All, PolicyConformance, testing::ValuesIn(policy_names()),
+                         [](const auto& name) { return name.param; });
+
+TEST(PolicyTable, NamesAreUniqueAndEveryOptionIsDocumented) {
+  std::set<std::string> names;
+  for (const PolicyInfo& policy : policies()) {
+    EXPECT_TRUE(names.insert(policy.name).second) << policy.name;
+    EXPECT_FALSE(policy.summary.empty()) << policy.name;
+    for (const OptionInfo& option : policy.options)
+      EXPECT_FALSE(option.help.empty()) << policy.name << "." << option.name;
+    EXPECT_TRUE(make_policy(policy.name, {})) << policy.name;
+  }
+  EXPECT_THAT(names, testing::IsSupersetOf(
+                         {"fifo", "to", "sjf", "hbrr", "mlf", "aioli", "window", "twins", "concert", "fair"}));
+}
+
+TEST(PolicyTable, WrongNamesAndValuesAreExplained) {
+  using testing::HasSubstr;
+  EXPECT_THAT(make_policy("fifa", {}).error().message, HasSubstr("fifo"));
+  EXPECT_THAT(make_policy("window", {{"wdith", "1s"}}).error().message, HasSubstr("width, patience"));
+  EXPECT_THAT(make_policy("window", {{"width", "fast"}}).error().message, HasSubstr("250ms"));
+  EXPECT_THAT(make_policy("window", {{"width", "0"}}).error().message, HasSubstr("longer than 0"));
+  EXPECT_THAT(make_policy("hbrr", {{"quantum", "0"}}).error().message, HasSubstr("1 to"));
+  EXPECT_THAT(make_policy("twins", {{"mode", "loose"}}).error().message, HasSubstr("lend, strict"));
+  EXPECT_THAT(make_policy("fair", {{"weights", "a=b"}}).error().message, HasSubstr("17=4"));
+  EXPECT_THAT(make_policy("fair", {{"limits", "3=0MB/s"}}).error().message, HasSubstr("/s"));
+}
+
+}  // namespace
+}  // namespace tutti
