@@ -84,7 +84,8 @@ TEST(GateMessages, WrongPayloadsAreRefused) {
     longer[4] = static_cast<std::byte>(longer.size() - kHeaderSize);
     EXPECT_FALSE(decode(longer));
     if (longer.size() == kHeaderSize + 1) continue;
-    longer.resize(longer.size() - 2);
+    longer.pop_back();
+    longer.pop_back();
     longer[4] = static_cast<std::byte>(longer.size() - kHeaderSize);
     EXPECT_FALSE(decode(longer));
   }

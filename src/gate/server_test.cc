@@ -148,7 +148,7 @@ TEST_F(GateServer, WhatOnePeerDoesWrongCostsNobodyElse) {
     half = oversized = version;
     version[2] = std::byte{9};
     oversized[6] = std::byte{1};
-    half.resize(half.size() - 2);
+    half.pop_back();
     encode(RenewMessage{1}, before_hello);
     EXPECT_EQ(refusal_of(address, std::vector<std::byte>(100'000, std::byte{'x'})), Refusal::kProtocol);
     EXPECT_EQ(refusal_of(address, version), Refusal::kProtocol);
