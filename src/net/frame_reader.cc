@@ -100,10 +100,8 @@ Result<void> FrameReader::filled(std::size_t count) {
 Result<void> FrameReader::finish_payload() {
   state_ = State::kComplete;
   if (!message_.header.has_payload_checksum) return {};
-  if (whole_.size() == 1) return wire::check_payload(message_.header, whole_.front());
-  std::vector<std::byte> joined;
-  for (const auto& part : whole_) joined.insert(joined.end(), part.begin(), part.end());
-  return wire::check_payload(message_.header, joined);
+  const std::vector<std::span<const std::byte>> parts(whole_.begin(), whole_.end());
+  return wire::check_payload(message_.header, parts);
 }
 
 Incoming FrameReader::take() {

@@ -33,10 +33,9 @@ std::uint64_t expected_payload(const Message&) {
   return 0;
 }
 
-}  // namespace
-
+// Room for the header, then the body.
 template <typename Message>
-std::vector<std::byte> encode(const Message& message, const Envelope& envelope) {
+std::vector<std::byte> encode_body(const Message& message) {
   Writer writer;
   writer.out_.reserve(kHeaderSize + 192);
   writer.out_.resize(kHeaderSize);
@@ -47,19 +46,43 @@ std::vector<std::byte> encode(const Message& message, const Envelope& envelope) 
   } else {
     fields(writer, fields_of);
   }
-  const auto body = std::span(writer.out_).subspan(kHeaderSize);
-  assert(body.size() <= kMaxBody && envelope.payload.size() <= kMaxPayload);
-  Header header{.type = Message::kType, .reply = IsReply<Message>, .tag = envelope.tag};
+  return std::move(writer.out_);
+}
+
+// Completes a frame whose body is there.
+void put_header(Header& header, std::vector<std::byte>& frame) {
+  const auto body = std::span(frame).subspan(kHeaderSize);
+  assert(body.size() <= kMaxBody && header.payload_length <= kMaxPayload);
   header.body_length = static_cast<std::uint32_t>(body.size());
   header.body_checksum = body_checksum(body);
+  const auto bytes = encode_header(header);
+  std::memcpy(frame.data(), bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+template <typename Message>
+std::vector<std::byte> encode(const Message& message, const Envelope& envelope) {
+  auto frame = encode_body(message);
+  Header header{.type = Message::kType, .reply = IsReply<Message>, .tag = envelope.tag};
   header.payload_length = static_cast<std::uint32_t>(envelope.payload.size());
   if (envelope.checksum && !envelope.payload.empty()) {
     header.has_payload_checksum = true;
     header.payload_checksum = payload_checksum(envelope.payload);
   }
-  const auto bytes = encode_header(header);
-  std::memcpy(writer.out_.data(), bytes.data(), bytes.size());
-  return std::move(writer.out_);
+  put_header(header, frame);
+  return frame;
+}
+
+std::vector<std::byte> encode_scattered(const WriteRequest& message, std::uint64_t tag,
+                                        std::span<const std::span<const std::byte>> parts, bool checksum) {
+  auto frame = encode_body(message);
+  Header header{.type = WriteRequest::kType, .tag = tag};
+  for (const auto& part : parts) header.payload_length += static_cast<std::uint32_t>(part.size());
+  header.has_payload_checksum = checksum && header.payload_length > 0;
+  if (header.has_payload_checksum) header.payload_checksum = payload_checksum(parts);
+  put_header(header, frame);
+  return frame;
 }
 
 template <typename Message>
@@ -87,13 +110,9 @@ Result<Message> decode(const Header& header, std::span<const std::byte> body) {
 
 std::vector<std::byte> encode_failure(Type type, std::uint64_t tag, const ReplyHead& head) {
   assert(head.status != kOk);
-  auto frame = encode(PlainReply<Type::kFsync>{head}, {.tag = tag});
-  const auto body = std::span(frame).subspan(kHeaderSize);
+  auto frame = encode_body(PlainReply<Type::kFsync>{head});
   Header header{.type = type, .reply = true, .tag = tag};
-  header.body_length = static_cast<std::uint32_t>(body.size());
-  header.body_checksum = body_checksum(body);
-  const auto bytes = encode_header(header);
-  std::memcpy(frame.data(), bytes.data(), bytes.size());
+  put_header(header, frame);
   return frame;
 }
 

@@ -33,6 +33,10 @@ struct Envelope {
 template <typename Message>
 std::vector<std::byte> encode(const Message& message, const Envelope& envelope);
 
+// The same for a payload that lies in several places.
+std::vector<std::byte> encode_scattered(const WriteRequest& message, std::uint64_t tag,
+                                        std::span<const std::span<const std::byte>> parts, bool checksum);
+
 // kProtocol, with the field at fault, unless `body` is exactly one such message. `header` is the frame's own.
 template <typename Message>
 Result<Message> decode(const Header& header, std::span<const std::byte> body);

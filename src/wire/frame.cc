@@ -112,12 +112,25 @@ Result<void> check_body(const Header& header, std::span<const std::byte> body) {
   return fail(ErrorCode::kProtocol, fmt::format("the body of a {} message has a wrong checksum", name(header.type)));
 }
 
+std::uint64_t payload_checksum(std::span<const std::span<const std::byte>> parts) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (const auto& part : parts) XXH3_64bits_update(&state, part.data(), part.size());
+  return XXH3_64bits_digest(&state);
+}
+
 Result<void> check_payload(const Header& header, std::span<const std::byte> payload) {
-  if (payload.size() != header.payload_length) {
-    return fail(ErrorCode::kProtocol, fmt::format("a payload of {} bytes where the header announced {}", payload.size(),
-                                                  header.payload_length));
+  return check_payload(header, std::span(&payload, 1));
+}
+
+Result<void> check_payload(const Header& header, std::span<const std::span<const std::byte>> parts) {
+  std::size_t size = 0;
+  for (const auto& part : parts) size += part.size();
+  if (size != header.payload_length) {
+    return fail(ErrorCode::kProtocol,
+                fmt::format("a payload of {} bytes where the header announced {}", size, header.payload_length));
   }
-  if (!header.has_payload_checksum || payload_checksum(payload) == header.payload_checksum) return {};
+  if (!header.has_payload_checksum || payload_checksum(parts) == header.payload_checksum) return {};
   return fail(ErrorCode::kProtocol, fmt::format("the payload of a {} message has a wrong checksum", name(header.type)));
 }
 

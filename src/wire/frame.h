@@ -82,9 +82,12 @@ Result<Header> decode_header(std::span<const std::byte, kHeaderSize> bytes);
 // kProtocol if the bytes are not the ones the header speaks of. A payload without a checksum passes.
 Result<void> check_body(const Header& header, std::span<const std::byte> body);
 Result<void> check_payload(const Header& header, std::span<const std::byte> payload);
+Result<void> check_payload(const Header& header, std::span<const std::span<const std::byte>> parts);
 
 std::uint32_t body_checksum(std::span<const std::byte> body);
 std::uint64_t payload_checksum(std::span<const std::byte> payload);
+// Of a payload that lies in several places.
+std::uint64_t payload_checksum(std::span<const std::span<const std::byte>> parts);
 
 // "read", "write reply", ...; "unknown" for anything else.
 const char* name(Type type);

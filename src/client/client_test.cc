@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <tutti/client.h>
+
+#include <atomic>
+#include <future>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "base/prng.h"
+#include "client/fake_node.h"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+std::vector<std::byte> random_bytes(Prng& random, std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  for (auto& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+class ClientTest : public testing::Test {
+ protected:
+  void start(std::size_t nodes, Duration timeout = 20s, wire::Limits limits = {}) {
+    static std::atomic<int> serial{0};
+    const auto prefix = "client-test-" + std::to_string(serial++);
+    Cluster cluster;
+    for (std::size_t i = 0; i < nodes; ++i) {
+      const auto name = prefix + "-" + std::to_string(i);
+      nodes_.push_back(std::make_unique<FakeNode>(disk_, name, limits));
+      cluster.nodes.push_back({name, "local:" + name, {static_cast<TargetId>(i)}});
+    }
+    cluster.stripe_size = Bytes(1000);
+    cluster.request_timeout = timeout;
+    cluster.lease = 100ms;
+    options_ = {.cluster = cluster, .application = 77, .job = "test", .give_up = 20s};
+  }
+  void connect() {
+    auto client = Client::connect(options_);
+    ASSERT_TRUE(client) << client.error().message;
+    client_ = std::move(*client);
+  }
+  std::shared_ptr<File> open(const std::string& path) {
+    auto file = client_->open(path, {.read = true, .write = true, .create = true});
+    EXPECT_TRUE(file) << file.error().message;
+    return file ? *file : nullptr;
+  }
+  std::vector<std::byte> content(const std::string& path) {
+    std::lock_guard lock(disk_.mutex);
+    return disk_.files[path];
+  }
+  std::size_t writes_seen() {
+    std::size_t count = 0;
+    for (auto& node : nodes_) {
+      for (const auto& seen : node->seen()) count += seen.type == wire::Type::kWrite ? 1 : 0;
+    }
+    return count;
+  }
+
+  FakeDisk disk_;
+  std::vector<std::unique_ptr<FakeNode>> nodes_;
+  ClientOptions options_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(ClientTest, ReadsWhatItWroteThroughManyNodes) {
+  start(4);
+  options_.checksums = true;
+  connect();
+  auto file = open("//a/./file");
+  EXPECT_EQ(file->path(), "a/file");
+  Prng random(5);
+  std::vector<std::byte> model;
+  for (int round = 0; round < 200; ++round) {
+    const auto offset = random.below(20000);
+    auto bytes = random_bytes(random, random.below(6000));
+    if (random.chance(0.5)) {
+      ASSERT_EQ(file->write(offset, bytes).value(), bytes.size());
+      if (!bytes.empty()) model.resize(std::max<std::size_t>(model.size(), offset + bytes.size()));
+      std::copy(bytes.begin(), bytes.end(), model.begin() + static_cast<std::ptrdiff_t>(offset));
+    } else {
+      const auto expected = offset >= model.size() ? 0 : std::min(bytes.size(), model.size() - offset);
+      ASSERT_EQ(file->read(offset, bytes).value(), expected);
+      ASSERT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(expected),
+                             model.begin() + static_cast<std::ptrdiff_t>(std::min(offset, model.size()))));
+    }
+  }
+  EXPECT_EQ(content("a/file"), model);
+  EXPECT_GT(file->time_spent().queued, 0ms);
+  for (auto& node : nodes_) EXPECT_FALSE(node->seen().empty()) << "a node got nothing";
+}
+
+TEST_F(ClientTest, ListsAreOneOperation) {
+  start(4);
+  connect();
+  auto file = open("list");
+  Prng random(6);
+  const auto bytes = random_bytes(random, 9000);
+  const std::span<const std::byte> all(bytes);
+  std::vector<WritePart> writes;
+  for (std::size_t i = 0; i < 9; ++i) writes.push_back({i * 2000, all.subspan(i * 1000, 1000)});
+  ASSERT_EQ(file->write_list(writes).value(), 9000u);
+  std::vector<std::byte> back(9000);
+  std::vector<ReadPart> reads;
+  for (std::size_t i = 9; i-- > 0;) reads.push_back({i * 2000, std::span(back).subspan(i * 1000, 1000)});
+  ASSERT_EQ(file->read_list(reads).value(), 9000u);
+  EXPECT_EQ(back, bytes);
+  std::set<std::uint64_t> operations;
+  std::size_t messages = 0;
+  for (auto& node : nodes_) {
+    for (const auto& seen : node->seen()) {
+      operations.insert(seen.stamp.operation);
+      ++messages;
+    }
+  }
+  EXPECT_EQ(operations.size(), 2u);
+  EXPECT_LE(messages, 8u) << "one message per target is enough";
+}
+
+TEST_F(ClientTest, StampsSayWhatTheBusiestTargetGets) {
+  start(2);
+  connect();
+  auto file = open("stamped");
+  client_->begin_phase({.total = Bytes(20000)});
+  ASSERT_TRUE(file->write(0, std::vector<std::byte>(3000)));
+  ASSERT_TRUE(file->write(3000, std::vector<std::byte>(1000)));
+  client_->end_phase();
+  ASSERT_TRUE(file->write(0, std::vector<std::byte>(1000)));
+  std::map<std::uint64_t, Stamp> stamps;
+  for (auto& node : nodes_) {
+    for (const auto& seen : node->seen()) stamps[seen.stamp.operation] = seen.stamp;
+  }
+  ASSERT_EQ(stamps.size(), 3u);
+  auto it = stamps.begin();
+  const Stamp first = (it++)->second, second = (it++)->second, third = it->second;
+  EXPECT_EQ(first.application, 77u);
+  EXPECT_EQ(first.bottleneck.count(), 2000u);
+  EXPECT_EQ(first.attained.count(), 0u);
+  EXPECT_EQ(first.phase_total.count(), 10000u);
+  EXPECT_EQ(second.attained.count(), 2000u);
+  EXPECT_EQ(second.phase, first.phase);
+  EXPECT_EQ(third.phase, first.phase + 1);
+  EXPECT_EQ(third.phase_total.count(), 2000u) << "learned from the phase before";
+}
+
+TEST_F(ClientTest, ManyOperationsMayBeUnderWayWithinTheNodesLimits) {
+  start(2, 20s, {.requests = 3, .bytes = 1 << 20});
+  connect();
+  auto file = open("async");
+  for (auto& node : nodes_) node->stall();
+  std::vector<std::byte> bytes(100, std::byte{7});
+  std::atomic<int> left{100};
+  std::promise<void> all;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    file->write_async({{i * 100, bytes}}, [&](const Result<std::size_t>& result) {
+      EXPECT_EQ(result.value(), 100u);
+      if (--left == 0) all.set_value();
+    });
+  }
+  while (nodes_[0]->held() + nodes_[1]->held() < 6) std::this_thread::sleep_for(1ms);
+  for (auto& node : nodes_) node->go_on();
+  ASSERT_EQ(all.get_future().wait_for(20s), std::future_status::ready);
+  EXPECT_LE(std::max(nodes_[0]->most_held(), nodes_[1]->most_held()), 3u);
+  EXPECT_EQ(content("async").size(), 10000u);
+}
+
+TEST_F(ClientTest, ANodeThatForgotAFileIsToldThePathAgain) {
+  start(1);
+  connect();
+  auto file = open("forgotten");
+  const std::vector<std::byte> bytes(10, std::byte{3});
+  ASSERT_TRUE(file->write(0, bytes));
+  nodes_[0]->forget_files();
+  ASSERT_TRUE(file->write(10, bytes));
+  EXPECT_EQ(content("forgotten").size(), 20u);
+  const auto seen = nodes_[0]->seen();
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_EQ(seen[0].path, "forgotten");
+  EXPECT_EQ(seen[1].path, "");
+  EXPECT_EQ(seen[2].path, "forgotten");
+}
+
+TEST_F(ClientTest, ErrorsOfTheFileSystemArriveAsTheyAre) {
+  start(2);
+  connect();
+  EXPECT_EQ(client_->open("nothing", {}).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(client_->status("nothing").error().system, ENOENT);
+  open("something");
+  EXPECT_EQ(client_->open("something", {.write = true, .create = true, .exclusive = true}).error().system, EEXIST);
+  EXPECT_EQ(client_->open("a/../b", {}).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(client_->make_directory("x").error().system, ENOTSUP);
+  auto file = open("something");
+  std::vector<std::byte> one(1);
+  EXPECT_EQ(file->write(std::uint64_t{1} << 63, one).error().system, EFBIG);
+}
+
+TEST_F(ClientTest, AStandInServesForADeadNode) {
+  start(3, 200ms);
+  connect();
+  auto file = open("standin");
+  std::vector<std::byte> bytes(6000, std::byte{1});
+  ASSERT_TRUE(file->write(0, bytes));
+  nodes_[1]->die();
+  std::fill(bytes.begin(), bytes.end(), std::byte{2});
+  ASSERT_EQ(file->write(0, bytes).value(), 6000u);
+  EXPECT_EQ(content("standin"), bytes);
+  std::vector<std::byte> back(6000);
+  ASSERT_EQ(file->read(0, back).value(), 6000u);
+  EXPECT_EQ(back, bytes);
+  EXPECT_TRUE(file->fsync(false));
+  // And the owner is used again when it is back.
+  nodes_[1]->start();
+  const auto before = nodes_[1]->seen().size();
+  for (int i = 0; i < 400 && nodes_[1]->seen().size() == before; ++i) {
+    ASSERT_TRUE(file->read(0, back));
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_GT(nodes_[1]->seen().size(), before);
+}
+
+TEST_F(ClientTest, AWriteGoesToAStandInOnlyWhenThePausedNodeCanNoLongerApplyIt) {
+  start(2, 300ms);
+  connect();
+  auto file = open("fenced");
+  const std::vector<std::byte> old_bytes(4000, std::byte{1}), new_bytes(4000, std::byte{2});
+  ASSERT_TRUE(file->write(0, old_bytes));
+  ASSERT_TRUE(file->write(0, old_bytes));  // the path is known everywhere
+  nodes_[0]->stall();
+  const auto seen_before = nodes_[1]->seen().size();
+  const auto start = net::steady_now();
+  ASSERT_TRUE(file->write(0, old_bytes));
+  // Timeout plus lease have passed before the stand-in saw what the paused node held.
+  const auto seen = nodes_[1]->seen();
+  ASSERT_GE(seen.size(), seen_before + 2);
+  EXPECT_GE(seen.back().at - start, 300ms + 100ms);
+  EXPECT_EQ(seen.back().target, nodes_[0]->seen().front().target) << "it is the other node's stripe";
+  // The application goes on; then the paused node wakes up, finds its old requests, and must not apply them.
+  ASSERT_TRUE(file->write(0, new_bytes));
+  nodes_[0]->go_on();
+  EXPECT_EQ(content("fenced"), new_bytes);
+}
+
+// The counter-proof: without the deadline the late write would win.
+TEST_F(ClientTest, ANodeThatIgnoredDeadlinesWouldDamageTheFile) {
+  start(2, 200ms);
+  connect();
+  auto file = open("unfenced");
+  const std::vector<std::byte> old_bytes(4000, std::byte{1}), new_bytes(4000, std::byte{2});
+  ASSERT_TRUE(file->write(0, old_bytes));
+  nodes_[0]->ignore_deadlines();
+  nodes_[0]->stall();
+  ASSERT_TRUE(file->write(0, old_bytes));
+  ASSERT_TRUE(file->write(0, new_bytes));
+  nodes_[0]->go_on();
+  EXPECT_NE(content("unfenced"), new_bytes);
+}
+
+TEST_F(ClientTest, PastTheBoundThereIsAnErrorAndNeverSilence) {
+  start(2, 100ms);
+  options_.give_up = 500ms;
+  connect();
+  auto file = open("silent");
+  for (auto& node : nodes_) node->stall();
+  const auto start = net::steady_now();
+  const std::vector<std::byte> bytes(2000);
+  auto result = file->write(0, bytes);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kTimeout);
+  EXPECT_LT(net::steady_now() - start, 15s);
+  for (auto& node : nodes_) node->go_on();
+}
+
+TEST_F(ClientTest, WhatMustNotHappenTwiceIsNotTriedTwice) {
+  start(2, 200ms);
+  connect();
+  open("victim");
+  for (auto& node : nodes_) node->stall();
+  auto result = client_->unlink("victim");
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kUnreachable);
+  EXPECT_THAT(result.error().message, HasSubstr("may or may not"));
+  EXPECT_EQ(nodes_[0]->held() + nodes_[1]->held(), 1u);
+  for (auto& node : nodes_) node->go_on();
+}
+
+TEST_F(ClientTest, ClosingTheClientEndsWhatIsUnderWay) {
+  start(2);
+  connect();
+  auto file = open("closing");
+  for (auto& node : nodes_) node->stall();
+  std::promise<Result<std::size_t>> promise;
+  std::vector<std::byte> bytes(2000);
+  file->read_async({{0, bytes}}, [&](Result<std::size_t> result) { promise.set_value(std::move(result)); });
+  client_.reset();
+  EXPECT_FALSE(promise.get_future().get());
+  EXPECT_EQ(file->read(0, bytes).error().code, ErrorCode::kStopped);
+  for (auto& node : nodes_) node->go_on();
+}
+
+TEST_F(ClientTest, NobodyThereIsAnError) {
+  options_.cluster.nodes = {{"x", "local:nobody-listens-here", {0}}};
+  auto client = Client::connect(options_);
+  ASSERT_FALSE(client);
+  EXPECT_EQ(client.error().code, ErrorCode::kUnreachable);
+}
+
+TEST_F(ClientTest, ThreadsShareAClient) {
+  start(3);
+  connect();
+  auto file = open("threads");
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const std::vector<std::byte> bytes(2500, static_cast<std::byte>(t + 1));
+      for (std::size_t i = 0; i < 20; ++i) ASSERT_TRUE(file->write((i * 4 + t) * 2500, bytes));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  const auto all = content("threads");
+  ASSERT_EQ(all.size(), 200000u);
+  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<std::byte>(i / 2500 % 4 + 1));
+}
+
+}  // namespace
+}  // namespace tutti
