@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/handle.h"
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "capi/convert.h"
+
+using tutti::Bytes;
+using tutti::Duration;
+using tutti::ErrorCode;
+using tutti::fail;
+using tutti::Failure;
+using tutti::Result;
+using tutti::Scheduler;
+using tutti::TimePoint;
+
+Result<std::unique_ptr<tutti_scheduler>> tutti_scheduler::create(const tutti_config& config,
+                                                                 const tutti_callbacks* callbacks) {
+  if (config.option_count > 0 && !config.options)
+    return fail(ErrorCode::kInvalid, fmt::format("options is NULL, but option_count is {}", config.option_count));
+  auto policy_options = tutti::options_from_c({config.options, config.option_count});
+  if (!policy_options) return Failure(policy_options.error());
+
+  Scheduler::Options options;
+  if (config.policy) options.policy = config.policy;
+  options.policy_options = std::move(*policy_options);
+  if (config.max_requests > 0) options.max_requests = config.max_requests;
+  if (config.max_bytes > 0) options.max_bytes = Bytes(config.max_bytes);
+  options.max_in_flight = config.max_in_flight;
+  auto scheduler = Scheduler::create(std::move(options));
+  if (!scheduler) return Failure(scheduler.error());
+
+  std::unique_ptr<tutti_scheduler> handle(new tutti_scheduler(std::move(*scheduler)));
+  if (callbacks)
+    handle->dispatcher_ = std::make_unique<tutti::Dispatcher>(*handle->scheduler_, handle->flights_, *callbacks);
+  return handle;
+}
+
+tutti_scheduler::~tutti_scheduler() {
+  if (!stopped_) scheduler_->stop(Scheduler::Stop::kDrop);
+  dispatcher_.reset();
+}
+
+Result<void> tutti_scheduler::add(const tutti_request& request) {
+  if (request.direction != TUTTI_READ && request.direction != TUTTI_WRITE)
+    return fail(ErrorCode::kInvalid, fmt::format("request {}: direction {}; TUTTI_READ ({}) or TUTTI_WRITE ({})",
+                                                 request.id, request.direction, +TUTTI_READ, +TUTTI_WRITE));
+  const TimePoint now = request.stamp.issued == 0 ? tutti::real_clock().now() : TimePoint{};
+  auto added = scheduler_->add(tutti::from_c(request, now));
+  if (added) changes_.announce();
+  return added;
+}
+
+Result<void> tutti_scheduler::cancel(std::uint64_t id) {
+  if (!scheduler_->cancel(id)) return fail(ErrorCode::kNotFound, fmt::format("no request with id {} waits", id));
+  changes_.announce();
+  return {};
+}
+
+Result<void> tutti_scheduler::next(std::int64_t timeout, tutti_batch& batch) {
+  if (dispatcher_)
+    return fail(ErrorCode::kInvalid, "tutti_next() is for pull mode; this scheduler calls your callbacks");
+  Scheduler::Dispatched dispatched;
+  if (auto taken = take(timeout, dispatched); !taken) return taken;
+  const std::span<const tutti_request> requests = flights_.open(dispatched);
+  batch = {.requests = requests.data(),
+           .count = requests.size(),
+           .dropped = dispatched.dropped,
+           .arrived = dispatched.arrived.time_since_epoch().count(),
+           .dispatched = dispatched.dispatched.time_since_epoch().count(),
+           .held = dispatched.held.count()};
+  return {};
+}
+
+Result<void> tutti_scheduler::take(std::int64_t timeout, Scheduler::Dispatched& batch) {
+  const bool taken = timeout < 0    ? scheduler_->next(batch)
+                     : timeout == 0 ? scheduler_->try_next(std::span(&batch, 1)) == 1
+                                    : take_in_time(Duration(timeout), batch);
+  if (taken) return {};
+  if (timeout < 0 || exhausted())
+    return fail(ErrorCode::kStopped, "the scheduler is stopped and nothing is left to hand out");
+  return fail(ErrorCode::kTimeout, fmt::format("nothing to serve within {} ns", timeout));
+}
+
+bool tutti_scheduler::take_in_time(Duration timeout, Scheduler::Dispatched& batch) {
+  using Steady = std::chrono::steady_clock;
+  const auto start = Steady::now();
+  const auto deadline = start + std::min<Duration>(timeout, Steady::time_point::max() - start);
+  tutti::Changes::Waiter waiter(changes_);
+  for (;;) {
+    TimePoint again;
+    if (scheduler_->try_next(std::span(&batch, 1), again) == 1) return true;
+    const auto now = Steady::now();
+    if (now >= deadline || exhausted()) return false;
+    const Duration pause = again == TimePoint::max() ? deadline - now : again - tutti::real_clock().now();
+    waiter.wait(now + std::min<Duration>(pause, deadline - now));
+  }
+}
+
+Result<void> tutti_scheduler::complete(std::span<const tutti_request> requests) {
+  thread_local std::vector<Scheduler::Dispatched> landed;
+  landed.clear();
+  const auto unknown = flights_.complete(requests, landed);
+  if (!landed.empty()) {
+    scheduler_->complete(landed);
+    changes_.announce();
+  }
+  if (unknown)
+    return fail(ErrorCode::kNotFound, fmt::format("request {} is not being served, or is completed already", *unknown));
+  return {};
+}
+
+Result<void> tutti_scheduler::switch_policy(const char* policy, std::span<const tutti_option> options) {
+  auto texts = tutti::options_from_c(options);
+  if (!texts) return Failure(texts.error());
+  auto switched = scheduler_->switch_policy(policy, *texts);
+  if (switched) changes_.announce();
+  return switched;
+}
+
+void tutti_scheduler::stop(Scheduler::Stop how) {
+  scheduler_->stop(how);
+  stopped_ = true;
+  changes_.announce();
+  if (dispatcher_ && !dispatcher_->inside_callback()) dispatcher_->wait_until_done();
+}
+
+tutti_statistics tutti_scheduler::statistics() const {
+  tutti_statistics result = tutti::to_c(scheduler_->statistics());
+  result.callback_failures = dispatcher_ ? dispatcher_->failures() : 0;
+  return result;
+}
+
+std::string tutti_scheduler::statistics_json() const {
+  return tutti::to_json(scheduler_->statistics(), dispatcher_ ? dispatcher_->failures() : 0);
+}

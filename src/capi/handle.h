@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tutti_scheduler* points to.
+#pragma once
+
+#include <tutti/sched.h>
+#include <tutti/tutti.h>
+
+#include <atomic>
+#include <memory>
+#include <span>
+
+#include "capi/changes.h"
+#include "capi/dispatcher.h"
+#include "capi/flights.h"
+
+// A scheduler for callers in C: checks what cannot be trusted, and keeps what C cannot hold. Thread-safe.
+struct tutti_scheduler {
+ public:
+  // `callbacks` null: pull mode.
+  static tutti::Result<std::unique_ptr<tutti_scheduler>> create(const tutti_config& config,
+                                                                const tutti_callbacks* callbacks);
+  // Drops what waits. In callback mode never from a callback, see may_be_destroyed().
+  ~tutti_scheduler();
+
+  tutti::Result<void> add(const tutti_request& request);
+  tutti::Result<void> cancel(std::uint64_t id);
+  tutti::Result<void> next(std::int64_t timeout, tutti_batch& batch);
+  tutti::Result<void> complete(std::span<const tutti_request> requests);
+  tutti::Result<void> switch_policy(const char* policy, std::span<const tutti_option> options);
+  void stop(tutti::Scheduler::Stop how);
+
+  tutti_statistics statistics() const;
+  std::string statistics_json() const;
+  bool may_be_destroyed() const { return !dispatcher_ || !dispatcher_->inside_callback(); }
+
+ private:
+  explicit tutti_scheduler(std::unique_ptr<tutti::Scheduler> scheduler) : scheduler_(std::move(scheduler)) {}
+
+  // kTimeout, kStopped. `timeout` as in tutti_next().
+  tutti::Result<void> take(std::int64_t timeout, tutti::Scheduler::Dispatched& batch);
+  bool take_in_time(tutti::Duration timeout, tutti::Scheduler::Dispatched& batch);
+  bool exhausted() const { return stopped_ && scheduler_->statistics().waiting == 0; }
+
+  std::unique_ptr<tutti::Scheduler> scheduler_;
+  tutti::Flights flights_;
+  tutti::Changes changes_;  // whatever can make next() find something
+  std::atomic<bool> stopped_ = false;
+  std::unique_ptr<tutti::Dispatcher> dispatcher_;  // callback mode only
+};
