@@ -14,7 +14,8 @@
  * nobody may use a scheduler that is being destroyed. Any number of schedulers live in one process, independently.
  *
  * Errors: functions that return int give TUTTI_OK (0) or one of the negative codes below; tutti_last_error() then
- * says what was wrong and what would be right. After any error the scheduler goes on as if the call had not been made.
+ * says what was wrong and what would be right. After any error the scheduler goes on; unless said otherwise,
+ * as if the call had not been made.
  *
  * Ownership: what you pass in is copied before the call returns. What the library hands out belongs to the library,
  * except for text that says it is to be freed with tutti_free().
