@@ -9,7 +9,6 @@
 
 #include "agios_testing.h"
 #include "configuration.h"
-#include "sched/policy.h"
 
 namespace tutti::agios {
 namespace {
@@ -90,7 +89,7 @@ TEST(AgiosFaults, InitTwiceNeitherHangsNorHarms) {
 }
 
 TEST(AgiosFaults, ExitHandsOutEveryQueuedRequest) {
-  for (const char* name : {"NOOP", "TO-agg", "SJF", "SW", "TWINS", "WFQ"}) {
+  for (const char* name : {"NOOP", "TO-agg", "SJF", "MLF", "aIOLi", "SW", "TWINS", "WFQ"}) {
     AgiosServer server;
     ASSERT_TRUE(server.start(algorithm(name), 4));
     server.plug();
@@ -128,15 +127,7 @@ TEST(AgiosFaults, CancelTakesTheRightRequest) {
   EXPECT_EQ(ids, (Ids{1, 3}));
 }
 
-class EveryAlgorithm : public ::testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    TemporaryFile file(algorithm(GetParam()));
-    const auto configuration = read_configuration(file.path(), 4);
-    ASSERT_TRUE(configuration) << configuration.error().message;
-    if (!find_policy(configuration->policy)) GTEST_SKIP() << "there is no policy " << configuration->policy << " yet";
-  }
-};
+class EveryAlgorithm : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(EveryAlgorithm, DispatchesRequestsOverOneGibibyte) {
   AgiosServer server;
@@ -165,7 +156,7 @@ TEST_P(EveryAlgorithm, BurnsNoCpuWhileIdle) {
   EXPECT_LT(cpu() - before, std::chrono::milliseconds(20));
 }
 
-class AggregatingAlgorithm : public EveryAlgorithm {};
+class AggregatingAlgorithm : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(AggregatingAlgorithm, TakesAndServesDeepQueues) {
   constexpr std::int64_t kQueued = 80'000;
