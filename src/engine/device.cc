@@ -32,6 +32,7 @@ const std::array<Preset, 3>& presets() {
       {"ssd-2010", SsdFigures{}},
       {"nvme", SsdFigures{.read_latency = microseconds(70),
                           .write_latency = microseconds(15),
+                          .command = std::chrono::nanoseconds(400),
                           .channels = 64,
                           .read_bandwidth = 7e9,
                           .write_bandwidth = 5e9}},
@@ -101,6 +102,7 @@ void read_figures(Section& section, HddFigures& figures) {
 void read_figures(Section& section, SsdFigures& figures) {
   figures.read_latency = section.duration("read_latency", figures.read_latency);
   figures.write_latency = section.duration("write_latency", figures.write_latency);
+  figures.command = section.duration("command", figures.command);
   figures.channels = static_cast<unsigned>(section.integer("channels", figures.channels, {1, 4096}));
   figures.read_bandwidth = positive_bandwidth(section, "read_bandwidth", figures.read_bandwidth);
   figures.write_bandwidth = positive_bandwidth(section, "write_bandwidth", figures.write_bandwidth);
@@ -221,7 +223,7 @@ TimePoint Device::finish_time(const DeviceRequest& request, TimePoint now) {
     const bool read = request.direction == Direction::kRead;
     const TimePoint ready = now + slowed(read ? ssd->read_latency : ssd->write_latency);
     const double bandwidth = read ? ssd->read_bandwidth : ssd->write_bandwidth;
-    bus_free_ = std::max(bus_free_, ready) + slowed(transfer_time(request.length, bandwidth));
+    bus_free_ = std::max(bus_free_, ready) + slowed(ssd->command + transfer_time(request.length, bandwidth));
     return bus_free_;
   }
   const auto& fixed = std::get<FixedFigures>(figures_);

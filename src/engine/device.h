@@ -45,10 +45,11 @@ struct HddFigures {
   double write_positioning = 0.5;      // share of the positioning a write pays: the write-back cache orders the rest
 };
 
-// Flash: `channels` requests overlap their latencies and share one bus.
+// Flash: `channels` requests overlap their latencies and share one controller and bus.
 struct SsdFigures {
   Duration read_latency = std::chrono::microseconds(80);
   Duration write_latency = std::chrono::microseconds(60);
+  Duration command = std::chrono::microseconds(8);  // of the controller's time for each request
   unsigned channels = 8;
   double read_bandwidth = 540e6;  // bytes per second, all channels together
   double write_bandwidth = 480e6;

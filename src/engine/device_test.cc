@@ -59,8 +59,12 @@ TEST(FixedDevice, ASlowDeviceTakesSoManyTimesAsLong) {
 }
 
 TEST(SsdDevice, LatenciesOverlapAndTheBusIsShared) {
-  Device device(SsdFigures{
-      .read_latency = 100us, .write_latency = 50us, .channels = 2, .read_bandwidth = 1e9, .write_bandwidth = 1e9});
+  Device device(SsdFigures{.read_latency = 100us,
+                           .write_latency = 50us,
+                           .command = 0us,
+                           .channels = 2,
+                           .read_bandwidth = 1e9,
+                           .write_bandwidth = 1e9});
   for (std::uint64_t tag = 1; tag <= 3; ++tag) device.add(read_of(tag, 100000_B, tag), at(0us));
   EXPECT_EQ(device.in_service(), 2u);
   EXPECT_EQ(device.waiting(), 1u);

@@ -14,5 +14,7 @@ Result<ExperimentResult> sc11_figure5(const LabOptions& options);
 Result<ExperimentResult> sc11_figure6(const LabOptions& options);
 Result<ExperimentResult> sc11_figure7(const LabOptions& options);
 Result<ExperimentResult> sc11_figure8(const LabOptions& options);
+// beyond.cc
+Result<ExperimentResult> beyond_unequal(const LabOptions& options);
 
 }  // namespace tutti::lab

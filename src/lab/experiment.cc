@@ -58,7 +58,7 @@ const std::vector<Experiment>& experiments() {
       {"resonant-demo", kResonant, "figures 2, 5", "the demonstration program", false, {}},
       {"resonant-benchmarks", kResonant, "section 4", "five benchmarks, two-phase against resonant", false, {}},
       {"resonant-interference", kResonant, "section 4", "two programs at once", false, {}},
-      {"beyond-unequal", "", "", "unequal jobs under every policy", false, {}},
+      {"beyond-unequal", "", "", "unequal jobs under every policy", false, beyond_unequal},
   };
   return list;
 }

@@ -49,6 +49,8 @@ Result<Averages> average(const std::function<sim::Scenario(std::uint64_t seed)>&
     sum.last_server += run->last_server * share;
     sum.makespan += run->makespan * share;
     sum.bandwidth += run->bandwidth * share;
+    for (const sim::ApplicationMetrics& application : run->applications)
+      if (application.end > 0) sum.reported_bandwidth += application.mebibytes * (1 << 20) / application.end * share;
     sum.slowdown += run->slowdown * share;
     sum.fairness += run->fairness * share;
     sum.io_time += run->io_time * share;
@@ -69,7 +71,7 @@ sim::Scenario sc11_cluster(bool flash, unsigned servers, unsigned depth, Bytes s
   scenario.servers.device = *device_preset(flash ? "ssd-2010" : "hdd-7200");
   scenario.servers.spread = spread;
   scenario.network.latency = flash ? 20us : 60us;
-  scenario.network.jitter = flash ? 100us : 400us;
+  scenario.network.jitter = flash ? 50us : 400us;
   scenario.network.client_bandwidth = scenario.network.server_bandwidth = 2e9;  // 4X InfiniBand, double data rate
   return scenario;
 }

@@ -21,7 +21,8 @@ struct Averages {
   double first_server = 0;     // mean time to the first server's finish
   double last_server = 0;      // and to the last's
   double makespan = 0;
-  double bandwidth = 0;  // bytes per second
+  double bandwidth = 0;           // bytes per second
+  double reported_bandwidth = 0;  // the sum of what each application sees: its bytes over its time
   double slowdown = 0;
   double fairness = 0;
   double io_time = 0;

@@ -83,9 +83,14 @@ void World::build_applications() {
       while (!taken.insert(id).second);
     }
     ApplicationState& state = applications_.emplace_back(spec, id);
-    state.stripe_count = spec.stripe_count ? spec.stripe_count : scenario_.servers.count;
-    const auto drawn = static_cast<unsigned>(chance_.below(scenario_.servers.count));
-    state.first_server = spec.first_server.value_or(state.stripe_count < scenario_.servers.count ? drawn : 0);
+    const unsigned servers = scenario_.servers.count;
+    const unsigned columns = spec.stripe_count ? spec.stripe_count : servers;
+    const auto drawn = static_cast<unsigned>(chance_.below(servers));
+    const unsigned first = spec.first_server.value_or(columns < servers ? drawn : 0);
+    state.layout.stripe_size = spec.stripe_size;
+    state.layout.stripe_count = columns;
+    state.layout.targets.clear();
+    for (unsigned i = 0; i < columns; ++i) state.layout.targets.push_back((first + i) % servers);
     state.first_client = client;
     state.ranks.resize(spec.ranks);
     client += client_nodes(spec);

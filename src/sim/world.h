@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "layout/layout.h"
 #include "sched/stamper.h"
 #include "sim/event_queue.h"
 #include "sim/network.h"
@@ -63,8 +64,7 @@ class World {
     explicit ApplicationState(const Application& its_spec, ApplicationId id) : spec(&its_spec), stamper(id) {}
     const Application* spec;
     Stamper stamper;
-    unsigned stripe_count = 0;
-    unsigned first_server = 0;
+    Layout layout;
     std::size_t first_client = 0;  // client node of rank 0
     Duration skew{};
     unsigned iteration = 0;

@@ -47,7 +47,9 @@ void World::begin_phase(std::uint32_t application) {
   state.phase_bytes = Bytes{};
   state.operations = spec.operations;
   if (spec.variation > 0) {
-    const double factor = chance_.uniform(1 - spec.variation, 1 + spec.variation);
+    // Chance of its own, so that phases are the same under every policy.
+    Prng chance(scenario_.seed ^ (std::uint64_t{application} << 32) ^ (state.iteration + 1));
+    const double factor = chance.uniform(1 - spec.variation, 1 + spec.variation);
     state.operations = std::max(1u, static_cast<unsigned>(std::lround(spec.operations * factor)));
   }
   if (options_.demands) state.demand.assign(scenario_.servers.count, Bytes{});
@@ -134,19 +136,11 @@ void World::split(const ApplicationState& state, const Place& place, Operation& 
 }
 
 void World::add_pieces(const ApplicationState& state, const Extent& extent) {
-  const std::uint64_t stripe = state.spec->stripe_size.count();
   constexpr std::uint64_t kLargest = 1u << 30;
-  std::uint64_t offset = extent.offset;
-  const std::uint64_t end = extent.offset + extent.length;
-  while (offset < end) {
-    const std::uint64_t index = offset / stripe;
-    const std::uint64_t stop = state.stripe_count == 1 ? end : std::min(end, (index + 1) * stripe);
-    const std::uint64_t length = std::min(stop - offset, kLargest);
-    const auto server =
-        static_cast<std::uint32_t>((state.first_server + index % state.stripe_count) % scenario_.servers.count);
-    unsorted_.push_back({offset, static_cast<std::uint32_t>(length), server});
-    offset += length;
-  }
+  for (const tutti::Piece& piece : tutti::split(state.layout, extent.offset, Bytes(extent.length)))
+    for (std::uint64_t done = 0; done < piece.length.count(); done += kLargest)
+      unsorted_.push_back({piece.offset + done,
+                           static_cast<std::uint32_t>(std::min(kLargest, piece.length.count() - done)), piece.target});
 }
 
 // Sorts the pieces by server, keeping their order on each.

@@ -175,11 +175,8 @@ void World::piece_answered(RequestId id, std::uint32_t station) {
 // Where a piece lies on its server's device: each file has a place of its own on each server.
 std::uint64_t World::position(const Request& request, std::uint32_t server) const {
   const ApplicationState& state = applications_[request.file >> 40];
-  const std::uint64_t stripe = state.spec->stripe_size.count();
-  const std::uint64_t index = request.offset / stripe;
-  const std::uint64_t within = index / state.stripe_count * stripe + request.offset % stripe;
   const std::uint64_t base = mix(mix(request.file + 1) ^ mix(scenario_.seed * 0x9e3779b97f4a7c15 + server)) % spread_;
-  return base / kBlock * kBlock + within;
+  return base / kBlock * kBlock + locate(state.layout, request.offset).object_offset;
 }
 
 Nanoseconds World::extra_delay(std::uint32_t application, std::uint32_t server) {

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Beyond the papers: jobs of unequal size under every policy, with sizes announced, learned, unknown and wrong.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/prng.h"
+#include "lab/catalogue.h"
+#include "lab/tools.h"
+#include "sched/policy.h"
+
+namespace tutti::lab {
+namespace {
+
+using namespace literals;
+using namespace std::chrono_literals;
+using sim::Application;
+using sim::PhaseSizes;
+using sim::Scenario;
+
+enum class Spread { kEqual, kUniform, kHeavy };
+enum class Known { kAnnounced, kLearned, kUnknown, kWrong };
+
+// One mix of jobs.
+struct Mix {
+  const char* name;
+  bool phases;  // many synchronous operations, repeated; else one operation per job
+  Spread spread;
+  bool over_time;  // jobs start one after the other; else all at once
+  bool partial;    // files over a quarter of the servers
+  Known known;
+};
+
+constexpr Mix kMixes[] = {
+    {"single equal", false, Spread::kEqual, false, false, Known::kAnnounced},
+    {"single uniform", false, Spread::kUniform, false, false, Known::kAnnounced},
+    {"single heavy", false, Spread::kHeavy, false, false, Known::kAnnounced},
+    {"single heavy over time", false, Spread::kHeavy, true, false, Known::kAnnounced},
+    {"single heavy partial", false, Spread::kHeavy, false, true, Known::kAnnounced},
+    {"single heavy unknown", false, Spread::kHeavy, false, false, Known::kUnknown},
+    {"phases equal learned", true, Spread::kEqual, false, false, Known::kLearned},
+    {"phases uniform learned", true, Spread::kUniform, false, false, Known::kLearned},
+    {"phases heavy announced", true, Spread::kHeavy, false, false, Known::kAnnounced},
+    {"phases heavy learned", true, Spread::kHeavy, false, false, Known::kLearned},
+    {"phases heavy learned over time", true, Spread::kHeavy, true, false, Known::kLearned},
+    {"phases heavy learned partial", true, Spread::kHeavy, false, true, Known::kLearned},
+    {"phases uniform unknown", true, Spread::kUniform, false, false, Known::kUnknown},
+    {"phases heavy unknown", true, Spread::kHeavy, false, false, Known::kUnknown},
+    {"phases heavy unknown over time", true, Spread::kHeavy, true, false, Known::kUnknown},
+    {"phases heavy wrong by two", true, Spread::kHeavy, false, false, Known::kWrong},
+    {"phases uniform wrong by two", true, Spread::kUniform, true, false, Known::kWrong},
+};
+
+// Between 1 and `most`, with the given spread; heavy-tailed is a Pareto distribution of shape 0.7, cut off at `most`.
+double draw(Spread spread, double most, Prng& chance) {
+  if (spread == Spread::kEqual) return most / 8;
+  if (spread == Spread::kUniform) return chance.uniform(1, most / 4);
+  const double ratio = std::pow(1 / most, 0.7);
+  return 1 / std::pow(1 - chance.uniform() * (1 - ratio), 1 / 0.7);
+}
+
+void set_knowledge(Known known, unsigned job, Application& application) {
+  application.sizes = known == Known::kLearned   ? PhaseSizes::kLearned
+                      : known == Known::kUnknown ? PhaseSizes::kUnknown
+                                                 : PhaseSizes::kAnnounced;
+  if (known == Known::kWrong) application.size_error = job % 2 ? 2.0 : 0.5;
+}
+
+Scenario mix_scenario(const Mix& mix, const std::string& policy, std::uint64_t seed) {
+  Scenario scenario;
+  scenario.name = mix.name;
+  scenario.seed = seed;
+  scenario.servers.count = mix.phases ? 8 : 32;
+  scenario.servers.depth = 4;
+  scenario.servers.device = *device_preset("ssd-2010");
+  scenario.servers.policy.name = policy;
+  if (policy == "window") scenario.servers.policy.options["width"] = "250ms";
+  scenario.network.latency = 20us;
+  scenario.network.jitter = mix.phases ? 50us : 200us;
+  Prng chance(seed * 7919);
+  for (unsigned i = 0; i < (mix.phases ? 24u : 32u); ++i) {
+    Application application;
+    application.name = fmt::format("job{}", i);
+    application.stripe_size = mix.phases ? 128_KiB : 1_MiB;
+    if (mix.partial) application.stripe_count = scenario.servers.count / 4;
+    if (mix.phases) {
+      application.ranks = 4;
+      application.size = 1_MiB;
+      // About the same work in all mixes: most draws of the heavy tail are small.
+      application.operations =
+          static_cast<unsigned>((mix.spread == Spread::kHeavy ? 3 : 1) * draw(mix.spread, 200, chance));
+      application.iterations = 8;
+      application.variation = 0.1;  // what was learned from the last phase, or the last run, is never quite right
+      application.compute = Duration(static_cast<std::int64_t>(chance.uniform(50e6, 200e6)));
+    } else {
+      application.size = 32_MiB * static_cast<std::uint64_t>(draw(mix.spread, 500, chance));
+    }
+    if (mix.over_time)
+      application.start = Duration(static_cast<std::int64_t>(chance.uniform(0, mix.phases ? 2e9 : 0.5e9)));
+    set_knowledge(mix.known, i, application);
+    scenario.applications.push_back(application);
+  }
+  return scenario;
+}
+
+constexpr unsigned kSeeds = 3;
+
+using Results = std::map<std::string, std::map<std::string, Averages>>;  // by mix, by policy
+
+Result<Results> run_mixes(const LabOptions& options, ExperimentResult& result) {
+  Results results;
+  for (const Mix& mix : kMixes) {
+    say(options, fmt::format("beyond-unequal: {}", mix.name));
+    for (const PolicyInfo& policy : policies()) {
+      if (policy.name == "twins") continue;  // for forwarding nodes
+      const auto averages = average([&](std::uint64_t seed) { return mix_scenario(mix, policy.name, seed); },
+                                    {.seeds = kSeeds, .slowdown = true, .bound = true});
+      if (!averages) return Failure(averages.error());
+      results[mix.name][policy.name] = *averages;
+      const Averages& fifo = results[mix.name]["fifo"];  // the first of the table
+      result.rows.push_back({mix.name, policy.name, averages->phase * 1e3, averages->phase / fifo.phase,
+                             averages->slowdown, averages->slowdown / fifo.slowdown, averages->makespan,
+                             averages->makespan / fifo.makespan, averages->fairness,
+                             averages->bound > 0 ? averages->phase / averages->bound : 0});
+    }
+  }
+  return results;
+}
+
+void add_claims(const Results& results, ExperimentResult& result) {
+  const auto ratio = [&](const char* mix, const char* policy, const char* to, double Averages::*figure) {
+    return results.at(mix).at(policy).*figure / (results.at(mix).at(to).*figure);
+  };
+  const Averages& equal = results.at("single equal").at("concert");
+  result.claims.push_back({.id = "beyond-unequal.equal",
+                           .what = "concert's mean over the lower bound, equal jobs",
+                           .unit = "x",
+                           .paper = {},
+                           .goal = 1.1,
+                           .kind = Claim::Goal::kAtMost,
+                           .ours = equal.phase / equal.bound,
+                           .bound = 1});
+  const Averages& heavy = results.at("single heavy").at("concert");
+  const double window = results.at("single heavy").at("window").phase;
+  result.claims.push_back({.id = "beyond-unequal.single-heavy",
+                           .what = "concert's mean below window's, heavy-tailed single operations",
+                           .unit = "%",
+                           .paper = {},
+                           .goal = 50,
+                           .kind = Claim::Goal::kAtLeast,
+                           .ours = reduction(window, heavy.phase),
+                           .bound = reduction(window, heavy.bound)});
+  result.claims.push_back({.id = "beyond-unequal.learned-mean",
+                           .what = "concert's mean phase over fifo's, heavy-tailed phases, learned",
+                           .unit = "x",
+                           .paper = {},
+                           .goal = 0.70,
+                           .kind = Claim::Goal::kAtMost,
+                           .ours = ratio("phases heavy learned", "concert", "fifo", &Averages::phase),
+                           .bound = results.at("phases heavy learned").at("concert").bound /
+                                    results.at("phases heavy learned").at("fifo").phase});
+  result.claims.push_back({.id = "beyond-unequal.learned-slowdown",
+                           .what = "concert's mean slowdown over fifo's, the same",
+                           .unit = "x",
+                           .paper = {},
+                           .goal = 0.50,
+                           .kind = Claim::Goal::kAtMost,
+                           .ours = ratio("phases heavy learned", "concert", "fifo", &Averages::slowdown)});
+  double mean = 0, makespan = 0;
+  for (const Mix& mix : kMixes) {
+    if (mix.known != Known::kUnknown && mix.known != Known::kWrong) continue;
+    mean = std::max(mean, ratio(mix.name, "concert", "fifo", &Averages::phase));
+    makespan = std::max(makespan, ratio(mix.name, "concert", "fifo", &Averages::makespan));
+  }
+  result.claims.push_back({.id = "beyond-unequal.unknown-mean",
+                           .what = "concert's mean over fifo's, worst mix with sizes unknown or wrong",
+                           .unit = "x",
+                           .paper = {},
+                           .goal = 1.02,
+                           .kind = Claim::Goal::kAtMost,
+                           .ours = mean});
+  result.claims.push_back({.id = "beyond-unequal.unknown-makespan",
+                           .what = "concert's makespan over fifo's, worst mix with sizes unknown or wrong",
+                           .unit = "x",
+                           .paper = {},
+                           .goal = 1.02,
+                           .kind = Claim::Goal::kAtMost,
+                           .ours = makespan});
+}
+
+}  // namespace
+
+Result<ExperimentResult> beyond_unequal(const LabOptions& options) {
+  ExperimentResult result;
+  result.columns = {"mix",           "policy",
+                    "mean phase ms", "over fifo",
+                    "slowdown",      "slowdown over fifo",
+                    "makespan s",    "makespan over fifo",
+                    "fairness",      "over bound"};
+  result.device = "ssd-2010, depth 4; 32 servers for single operations, 8 for phases";
+  const auto results = run_mixes(options, result);
+  if (!results) return Failure(results.error());
+  add_claims(*results, result);
+  return result;
+}
+
+}  // namespace tutti::lab
