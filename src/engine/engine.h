@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/backing_file.h"
 #include "engine/device.h"
-#include "engine/open_file.h"
 
 namespace tutti {
 
@@ -27,7 +27,7 @@ struct Operation {
   enum class Kind : std::uint8_t { kRead, kWrite, kSync };
 
   Kind kind = Kind::kRead;
-  std::shared_ptr<OpenFile> file{};
+  std::shared_ptr<BackingFile> file{};
   std::uint64_t offset = 0;
   std::vector<iovec> memory{};  // piece after piece from `offset` on, no gaps; its content is unspecified afterwards
   CompletionSink* sink = nullptr;

@@ -124,7 +124,7 @@ TEST_F(RootTest, HandlesOfOneFileShareADescriptorAndAreBounded) {
   auto first = root_->open_file(self_, "f", Direction::kRead).value();
   auto second = root_->open_file(self_, "f", Direction::kWrite).value();
   EXPECT_EQ(first, second);
-  std::vector<std::shared_ptr<OpenFile>> held;
+  std::vector<std::shared_ptr<BackingFile>> held;
   for (int i = 0; i < 7; ++i) {
     put(directory_ + "/" + std::to_string(i), "");
     held.push_back(root_->open_file(self_, std::to_string(i), Direction::kRead).value());
@@ -210,7 +210,7 @@ TEST(FaultyEngine, FailsAndShortensAsTold) {
 
 TEST(ModelledEngine, TakesTheTimeOfTheDevice) {
   auto engine = make_modelled_engine(make_null_engine(), {.figures = FixedFigures{.latency = milliseconds(10)}});
-  auto file = std::make_shared<OpenFile>(OpenFileKey{1, 1, true, true, nullptr}, OpenFile::Descriptors{});
+  auto file = std::make_shared<BackingFile>(BackingFileKey{1, 1, true, true, nullptr}, BackingFile::Descriptors{});
   std::string memory(10, ' ');
   Collector collector;
   std::vector<Operation> operations(5);
@@ -229,7 +229,7 @@ TEST(ModelledEngine, TakesTheTimeOfTheDevice) {
 TEST(ModelledEngine, TheDiskOrdersWhatItHolds) {
   ModelledOptions options{.figures = HddFigures{}, .stripe_size = Bytes(65536), .stripe_count = 4};
   auto engine = make_modelled_engine(make_null_engine(), options);
-  auto file = std::make_shared<OpenFile>(OpenFileKey{1, 1, true, true, nullptr}, OpenFile::Descriptors{});
+  auto file = std::make_shared<BackingFile>(BackingFileKey{1, 1, true, true, nullptr}, BackingFile::Descriptors{});
   std::string memory(65536, ' ');
   Collector collector;
   std::vector<Operation> operations(4);

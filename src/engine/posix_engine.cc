@@ -155,7 +155,7 @@ class PosixEngine final : public Engine {
   // Group commit: a sync that comes while one runs cannot count on it to cover the writes before it; it shares the
   // next with everybody else who comes until that one starts.
   static Start join_sync(Operation& operation) {
-    OpenFile::SyncGroup& group = operation.file->sync;
+    BackingFile::SyncGroup& group = operation.file->sync;
     std::lock_guard lock(group.mutex);
     if (group.failed != 0) {
       operation.error = group.failed;
@@ -172,7 +172,7 @@ class PosixEngine final : public Engine {
 
   // What the page cache can take or give without waiting needs no ring and no second thread.
   static bool try_at_once(Operation& operation) {
-    OpenFile& file = *operation.file;
+    BackingFile& file = *operation.file;
     if (file.direct_descriptor() >= 0) return false;
     const bool write = operation.kind == Operation::Kind::kWrite;
     if (write && (!file.writes_may_nowait.load(std::memory_order_relaxed) || *file.owner() != own_credentials()))
@@ -292,8 +292,8 @@ class PosixEngine final : public Engine {
 
   static void finish_sync(Operation& leader, int result, std::vector<Operation*>& done,
                           std::vector<Operation*>& again) {
-    const std::shared_ptr<OpenFile> file = leader.file;
-    OpenFile::SyncGroup& group = file->sync;
+    const std::shared_ptr<BackingFile> file = leader.file;
+    BackingFile::SyncGroup& group = file->sync;
     std::lock_guard lock(group.mutex);
     if (result < 0) {
       group.failed = -result;

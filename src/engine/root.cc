@@ -152,32 +152,34 @@ Result<std::unique_ptr<Root>> Root::open(const std::string& directory, const Opt
   return std::unique_ptr<Root>(new Root(directory, descriptor, options));
 }
 
-Result<std::shared_ptr<OpenFile>> Root::open_file(const Caller& caller, const std::string& path, Direction direction) {
-  return as(caller, [&]() -> Result<std::shared_ptr<OpenFile>> {
+Result<std::shared_ptr<BackingFile>> Root::open_file(const Caller& caller, const std::string& path,
+                                                     Direction direction) {
+  return as(caller, [&]() -> Result<std::shared_ptr<BackingFile>> {
     auto located = locate(descriptor_, path, Links::kFollow);
     if (!located) return Failure(located.error());
     struct stat status {};
     if (auto fit = regular(*located, path, status); !fit) return Failure(fit.error());
-    return open_descriptor(caller, located->get(), direction);
+    return open_descriptor(caller, {located->get(), path}, direction);
   });
 }
 
-Result<std::shared_ptr<OpenFile>> Root::reopen(const OpenFile& file, Direction direction) {
-  return as(file.owner(), [&] { return open_descriptor(file.owner(), file.descriptor(), direction); });
+Result<std::shared_ptr<BackingFile>> Root::reopen(const BackingFile& file, Direction direction) {
+  return as(file.owner(), [&] { return open_descriptor(file.owner(), {file.descriptor(), "the file"}, direction); });
 }
 
 // Opens again what `located` stands for, which has no rights of its own yet. The caller's rights are in force.
-Result<std::shared_ptr<OpenFile>> Root::open_descriptor(const Caller& caller, int located, Direction direction) {
-  const std::string path = fmt::format("/proc/self/fd/{}", located);
-  OpenFileKey key{.readable = true, .writable = true, .owner = caller};
+Result<std::shared_ptr<BackingFile>> Root::open_descriptor(const Caller& caller, const Located& located,
+                                                           Direction direction) {
+  const std::string path = fmt::format("/proc/self/fd/{}", located.descriptor);
+  BackingFileKey key{.readable = true, .writable = true, .owner = caller};
   Descriptor opened(::open(path.c_str(), flags_of(true, true)));
   if (opened.get() < 0 && (errno == EACCES || errno == EPERM || errno == EROFS || errno == ETXTBSY)) {
     key.readable = direction == Direction::kRead;
     key.writable = !key.readable;
     opened = Descriptor(::open(path.c_str(), flags_of(key.readable, key.writable)));
   }
-  if (opened.get() < 0) return failure("the file", errno);
-  auto status = status_of(opened, "the file");
+  if (opened.get() < 0) return failure(located.name, errno);
+  auto status = status_of(opened, located.name);
   if (!status) return Failure(status.error());
   key.device = status->st_dev;
   key.inode = status->st_ino;
@@ -185,14 +187,14 @@ Result<std::shared_ptr<OpenFile>> Root::open_descriptor(const Caller& caller, in
   return files_.adopt(key, {opened.release(), direct});
 }
 
-Result<void> Root::truncate(const OpenFile& file, std::uint64_t size) {
+Result<void> Root::truncate(const BackingFile& file, std::uint64_t size) {
   return as(file.owner(), [&]() -> Result<void> {
     if (ftruncate(file.descriptor(), static_cast<off_t>(size)) != 0) return failure("the file");
     return {};
   });
 }
 
-Result<struct stat> Root::stat(const OpenFile& file) {
+Result<struct stat> Root::stat(const BackingFile& file) {
   struct stat status {};
   if (fstat(file.descriptor(), &status) != 0) return failure("the file");
   return status;

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/backing_file.h"
 #include "engine/credentials.h"
-#include "engine/open_file.h"
 
 namespace tutti {
 
@@ -76,11 +76,11 @@ class Root {
   std::size_t open_files() const { return files_.size(); }
 
   // Regular files only. Opened for both directions if the caller may, else for `direction` alone.
-  Result<std::shared_ptr<OpenFile>> open_file(const Caller& caller, const std::string& path, Direction direction);
+  Result<std::shared_ptr<BackingFile>> open_file(const Caller& caller, const std::string& path, Direction direction);
   // The same file, whatever its name is now, for another direction.
-  Result<std::shared_ptr<OpenFile>> reopen(const OpenFile& file, Direction direction);
-  Result<void> truncate(const OpenFile& file, std::uint64_t size);
-  Result<struct stat> stat(const OpenFile& file);
+  Result<std::shared_ptr<BackingFile>> reopen(const BackingFile& file, Direction direction);
+  Result<void> truncate(const BackingFile& file, std::uint64_t size);
+  Result<struct stat> stat(const BackingFile& file);
 
   Result<struct stat> look_up(const Caller& caller, const std::string& path, Links links, int access);
   Result<struct stat> create(const Caller& caller, const std::string& path, const CreateOptions& options);
@@ -102,12 +102,17 @@ class Root {
  private:
   Root(std::string directory, int descriptor, const Options& options);
 
-  Result<std::shared_ptr<OpenFile>> open_descriptor(const Caller& caller, int located, Direction direction);
+  struct Located {
+    int descriptor;
+    std::string name;  // for messages
+  };
+  Result<std::shared_ptr<BackingFile>> open_descriptor(const Caller& caller, const Located& located,
+                                                       Direction direction);
 
   const std::string directory_;
   const int descriptor_;
   const Options options_;
-  OpenFiles files_;
+  BackingFiles files_;
 };
 
 }  // namespace tutti

@@ -96,12 +96,12 @@ class EngineConformance : public testing::TestWithParam<Kind> {
     fs::remove_all(directory_);
   }
 
-  std::shared_ptr<OpenFile> open(const std::string& path, Direction direction = Direction::kWrite) {
+  std::shared_ptr<BackingFile> open(const std::string& path, Direction direction = Direction::kWrite) {
     auto opened = root_->open_file(self_, path, direction);
     EXPECT_TRUE(opened) << opened.error().message;
     return *opened;
   }
-  std::shared_ptr<OpenFile> make(const std::string& path, const std::string& content = "") {
+  std::shared_ptr<BackingFile> make(const std::string& path, const std::string& content = "") {
     std::ofstream(directory_ + "/" + path) << content;
     return open(path);
   }
@@ -110,7 +110,7 @@ class EngineConformance : public testing::TestWithParam<Kind> {
     return {std::istreambuf_iterator<char>(stream), {}};
   }
 
-  Operation operation(Operation::Kind kind, std::shared_ptr<OpenFile> file, std::uint64_t offset,
+  Operation operation(Operation::Kind kind, std::shared_ptr<BackingFile> file, std::uint64_t offset,
                       std::vector<iovec> memory) {
     Operation made;
     made.kind = kind;
@@ -125,12 +125,12 @@ class EngineConformance : public testing::TestWithParam<Kind> {
     engine_->submit(operation);
     waiter.wait(1);
   }
-  Operation read(std::shared_ptr<OpenFile> file, std::uint64_t offset, std::vector<iovec> memory) {
+  Operation read(std::shared_ptr<BackingFile> file, std::uint64_t offset, std::vector<iovec> memory) {
     Operation made = operation(Operation::Kind::kRead, std::move(file), offset, std::move(memory));
     run(made);
     return made;
   }
-  Operation write(std::shared_ptr<OpenFile> file, std::uint64_t offset, std::vector<iovec> memory) {
+  Operation write(std::shared_ptr<BackingFile> file, std::uint64_t offset, std::vector<iovec> memory) {
     Operation made = operation(Operation::Kind::kWrite, std::move(file), offset, std::move(memory));
     run(made);
     return made;
@@ -218,7 +218,8 @@ TEST_P(EngineConformance, TheWrongDirectionIsAnError) {
   auto reading = open("readonly", Direction::kRead);
   if (reading->writable()) {  // root may do everything: take a descriptor that really cannot
     const int descriptor = ::open((directory_ + "/readonly").c_str(), O_RDONLY | O_CLOEXEC);
-    reading = std::make_shared<OpenFile>(OpenFileKey{1, 1, true, false, self_}, OpenFile::Descriptors{descriptor, -1});
+    reading = std::make_shared<BackingFile>(BackingFileKey{1, 1, true, false, self_},
+                                            BackingFile::Descriptors{descriptor, -1});
   }
   Memory out(4, 'w');
   EXPECT_EQ(write(reading, 0, {out.all()}).error, EBADF);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/open_file.h"
+#include "engine/backing_file.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -9,8 +9,10 @@
 
 namespace tutti {
 
-bool operator<(const OpenFileKey& a, const OpenFileKey& b) {
-  const auto front = [](const OpenFileKey& key) { return std::tie(key.inode, key.device, key.readable, key.writable); };
+bool operator<(const BackingFileKey& a, const BackingFileKey& b) {
+  const auto front = [](const BackingFileKey& key) {
+    return std::tie(key.inode, key.device, key.readable, key.writable);
+  };
   if (front(a) != front(b)) return front(a) < front(b);
   return *a.owner < *b.owner;
 }
@@ -21,16 +23,17 @@ FileId file_id(std::uint64_t device, std::uint64_t inode) {
   return id == 0 ? 1 : id;
 }
 
-OpenFile::OpenFile(OpenFileKey key, Descriptors descriptors)
+BackingFile::BackingFile(BackingFileKey key, Descriptors descriptors)
     : key_(std::move(key)), id_(file_id(key_.device, key_.inode)), descriptors_(descriptors) {}
 
-OpenFile::~OpenFile() {
+BackingFile::~BackingFile() {
   if (descriptors_.buffered >= 0) close(descriptors_.buffered);
   if (descriptors_.direct >= 0) close(descriptors_.direct);
 }
 
-Result<std::shared_ptr<OpenFile>> OpenFiles::adopt(const OpenFileKey& key, OpenFile::Descriptors descriptors) {
-  auto opened = std::make_shared<OpenFile>(key, descriptors);
+Result<std::shared_ptr<BackingFile>> BackingFiles::adopt(const BackingFileKey& key,
+                                                         BackingFile::Descriptors descriptors) {
+  auto opened = std::make_shared<BackingFile>(key, descriptors);
   std::lock_guard lock(mutex_);
   if (files_.size() >= sweep_at_ || files_.size() >= limit_) sweep();
   auto& slot = files_[key];
@@ -43,13 +46,13 @@ Result<std::shared_ptr<OpenFile>> OpenFiles::adopt(const OpenFileKey& key, OpenF
   return opened;
 }
 
-std::size_t OpenFiles::size() const {
+std::size_t BackingFiles::size() const {
   std::lock_guard lock(mutex_);
   return static_cast<std::size_t>(
       std::count_if(files_.begin(), files_.end(), [](const auto& entry) { return !entry.second.expired(); }));
 }
 
-void OpenFiles::sweep() {
+void BackingFiles::sweep() {
   std::erase_if(files_, [](const auto& entry) { return entry.second.expired(); });
   sweep_at_ = std::max<std::size_t>(64, files_.size() * 2);
 }

@@ -20,21 +20,21 @@ namespace tutti {
 struct Operation;
 
 // Which file, opened how and by whom: handles that agree in all of it share one descriptor.
-struct OpenFileKey {
+struct BackingFileKey {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   bool readable = false;
   bool writable = false;
   std::shared_ptr<const Credentials> owner{};
 
-  friend bool operator<(const OpenFileKey& a, const OpenFileKey& b);
+  friend bool operator<(const BackingFileKey& a, const BackingFileKey& b);
 };
 
 // The same for every way of opening one file; never 0.
 FileId file_id(std::uint64_t device, std::uint64_t inode);
 
 // Closes its descriptors when the last holder lets go. The constant part is thread-safe.
-class OpenFile {
+class BackingFile {
  public:
   // `direct` is a second descriptor of the same file opened with O_DIRECT, or -1.
   struct Descriptors {
@@ -42,13 +42,13 @@ class OpenFile {
     int direct = -1;
   };
 
-  OpenFile(OpenFileKey key, Descriptors descriptors);
-  ~OpenFile();
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
+  BackingFile(BackingFileKey key, Descriptors descriptors);
+  ~BackingFile();
+  BackingFile(const BackingFile&) = delete;
+  BackingFile& operator=(const BackingFile&) = delete;
 
   FileId id() const { return id_; }
-  const OpenFileKey& key() const { return key_; }
+  const BackingFileKey& key() const { return key_; }
   bool readable() const { return key_.readable; }
   bool writable() const { return key_.writable; }
   const std::shared_ptr<const Credentials>& owner() const { return key_.owner; }
@@ -70,19 +70,19 @@ class OpenFile {
   std::atomic<bool> writes_may_nowait{true};  // the file system takes RWF_NOWAIT for buffered writes
 
  private:
-  const OpenFileKey key_;
+  const BackingFileKey key_;
   const FileId id_;
   const Descriptors descriptors_;
 };
 
 // Thread-safe.
-class OpenFiles {
+class BackingFiles {
  public:
-  explicit OpenFiles(std::size_t limit) : limit_(limit) {}
+  explicit BackingFiles(std::size_t limit) : limit_(limit) {}
 
   // Takes over the descriptors: as a new file, or closed in favour of one that is open already.
   // kFull past the limit; they are closed then, too.
-  Result<std::shared_ptr<OpenFile>> adopt(const OpenFileKey& key, OpenFile::Descriptors descriptors);
+  Result<std::shared_ptr<BackingFile>> adopt(const BackingFileKey& key, BackingFile::Descriptors descriptors);
 
   std::size_t size() const;
   std::size_t limit() const { return limit_; }
@@ -92,7 +92,7 @@ class OpenFiles {
 
   const std::size_t limit_;
   mutable std::mutex mutex_;
-  std::map<OpenFileKey, std::weak_ptr<OpenFile>> files_;
+  std::map<BackingFileKey, std::weak_ptr<BackingFile>> files_;
   std::size_t sweep_at_ = 64;
 };
 

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole node behind its socket.
+#include "node/node.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "base/prng.h"
+#include "engine/engine.h"
+#include "node/test_client.h"
+
+namespace tutti::node {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Holds operations back until told to let them go.
+class Gate {
+ public:
+  std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)> wrapper() {
+    return [this](std::unique_ptr<Engine> inner) -> std::unique_ptr<Engine> {
+      return std::make_unique<Held>(std::move(inner), *this);
+    };
+  }
+  void open() {
+    std::vector<Operation*> held;
+    Engine* inner = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      open_ = true;
+      held.swap(held_);
+      inner = inner_;
+    }
+    if (!held.empty()) inner->submit(held);
+  }
+  void wait(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30), [&] { return held_.size() >= count; }));
+  }
+  std::size_t held() {
+    std::lock_guard lock(mutex_);
+    return held_.size();
+  }
+
+ private:
+  class Held : public Engine {
+   public:
+    Held(std::unique_ptr<Engine> inner, Gate& gate) : inner_(std::move(inner)), gate_(gate) {}
+    std::string name() const override { return "held"; }
+    void submit(std::span<Operation* const> operations) override {
+      {
+        std::lock_guard lock(gate_.mutex_);
+        gate_.inner_ = inner_.get();
+        if (!gate_.open_) {
+          gate_.held_.insert(gate_.held_.end(), operations.begin(), operations.end());
+          gate_.changed_.notify_all();
+          return;
+        }
+      }
+      inner_->submit(operations);
+    }
+
+   private:
+    std::unique_ptr<Engine> inner_;
+    Gate& gate_;
+  };
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+  Engine* inner_ = nullptr;
+  std::vector<Operation*> held_;
+};
+
+class NodeTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    spdlog::set_level(spdlog::level::warn);
+    std::string pattern = (fs::temp_directory_path() / "tutti-node-XXXXXX").string();
+    base_ = mkdtemp(pattern.data());
+    chmod(base_.c_str(), 0755);
+    directory_ = base_ + "/data";
+    fs::create_directory(directory_);
+    endpoint_ = "unix:" + base_ + "/socket";
+    options_.directory = directory_;
+    options_.listen = {endpoint_};
+  }
+  void TearDown() override {
+    node_.reset();
+    fs::remove_all(base_);
+  }
+  void start() {
+    auto started = Node::start(options_);
+    ASSERT_TRUE(started) << started.error().message;
+    node_ = std::move(*started);
+  }
+  wire::FileReference create(TestClient& client, const std::string& path, std::uint64_t key) {
+    wire::CreateRequest request;
+    request.path = path;
+    const auto made = client.call(request);
+    EXPECT_EQ(made.head.status, 0) << made.head.message;
+    return {key, path, made.attributes.inode};
+  }
+  std::string content(const std::string& path) {
+    std::ifstream stream(directory_ + "/" + path);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+
+  std::string base_, directory_, endpoint_;
+  NodeOptions options_;
+  std::unique_ptr<Node> node_;
+};
+
+TEST_F(NodeTest, WritesAndReadsPlainFiles) {
+  start();
+  TestClient client(endpoint_);
+  auto file = create(client, "a", 1);
+  EXPECT_EQ(client.write(file, 0, "hello world").written, 11U);
+  EXPECT_EQ(content("a"), "hello world");
+  file.path.clear();
+  EXPECT_EQ(client.read(file, {{6, 5}}), "world");
+  EXPECT_EQ(client.read(file, {{6, 3}, {0, 5}, {9, 10}}), "worhellold") << "list I/O, short only at the end";
+  wire::ReadRequest past;
+  past.data.file = file;
+  past.extents = {{1000, 10}, {0, 1}};
+  const auto reply = client.call(past);
+  EXPECT_THAT(reply.lengths, testing::ElementsAre(0U, 1U));
+  std::ofstream(directory_ + "/a", std::ios::app) << "!";
+  EXPECT_EQ(client.read(file, {{11, 10}}), "!") << "what others write beside Tutti is the same file";
+}
+
+TEST_F(NodeTest, NamesActOnTheDirectory) {
+  start();
+  TestClient client(endpoint_);
+  EXPECT_EQ(client.call(wire::MakeDirectoryRequest{.path = "d"}).head.status, 0);
+  EXPECT_EQ(client.call(wire::MakeDirectoryRequest{.path = "d"}).head.status, EEXIST);
+  create(client, "d/f", 1);
+  EXPECT_EQ(client.call(wire::SymlinkRequest{.path = "d/l", .target = "f"}).head.status, 0);
+  EXPECT_EQ(client.call(wire::ReadLinkRequest{.path = "d/l"}).target, "f");
+  const auto listing = client.call(wire::ReadDirectoryRequest{.path = "d"});
+  EXPECT_TRUE(listing.end);
+  EXPECT_EQ(listing.entries.size(), 2U);
+  EXPECT_EQ(client.call(wire::RenameRequest{.from = "d/f", .to = "g"}).head.status, 0);
+  EXPECT_TRUE(fs::exists(directory_ + "/g"));
+  EXPECT_EQ(client.call(wire::LookupRequest{.path = "nothing"}).head.status, ENOENT);
+  EXPECT_EQ(client.call(wire::UnlinkRequest{.path = "g"}).head.status, 0);
+  EXPECT_GT(client.call(wire::StatFsRequest{}).blocks, 0U);
+  EXPECT_EQ(client.call(wire::RemoveDirectoryRequest{.path = "d"}).head.status, ENOTEMPTY);
+}
+
+TEST_F(NodeTest, PipelinedRequestsOfOneConnectionKeepTheirOrderWhereItMatters) {
+  start();
+  TestClient client(endpoint_);
+  const auto made = client.send(wire::MakeDirectoryRequest{.path = "d"});
+  const auto created = client.send(wire::CreateRequest{.path = "d/f"});
+  const auto written = client.send(TestClient::write_request({1, "d/f", 0}, 0, 4), "data");
+  wire::TruncateRequest truncate;
+  truncate.data.file = {1, "", 0};
+  truncate.size = 2;
+  const auto cut = client.send(truncate);
+  const auto more = client.send(TestClient::write_request({1, "", 0}, 2, 2), "TA");
+  wire::FsyncRequest sync;
+  sync.data.file = {1, "", 0};
+  const auto synced = client.send(sync);
+  for (const auto tag : {made, created, written, cut, more, synced}) EXPECT_EQ(client.head(tag).status, 0);
+  EXPECT_EQ(content("d/f"), "daTA");
+}
+
+TEST_F(NodeTest, KeysPathsAndInodes) {
+  start();
+  TestClient client(endpoint_);
+  auto file = create(client, "a", 7);
+  EXPECT_EQ(client.write({7, "", 0}, 0, "x").head.status, wire::kUnknownFile);
+  EXPECT_EQ(client.write(file, 0, "x").head.status, 0);
+  EXPECT_EQ(client.write({7, "", file.inode + 1}, 0, "y").head.status, ESTALE);
+  EXPECT_EQ(client.write({8, "a", file.inode + 1}, 0, "y").head.status, ESTALE);
+  fs::remove(directory_ + "/a");
+  EXPECT_EQ(client.write({7, "", 0}, 1, "z").head.status, 0) << "unlinked while in use";
+  EXPECT_EQ(client.read({7, "", 0}, {{0, 10}}), "xz");
+  EXPECT_EQ(client.call(wire::StatRequest{{7, "", 0}}).attributes.size, 2U);
+  EXPECT_EQ(client.call(wire::CloseRequest{7}).head.status, 0);
+  EXPECT_EQ(client.write({7, "", 0}, 1, "z").head.status, wire::kUnknownFile);
+  EXPECT_EQ(client.write({7, "a", 0}, 1, "z").head.status, ENOENT);
+  fs::create_directory(directory_ + "/d");
+  EXPECT_EQ(client.write({9, "d", 0}, 0, "x").head.status, EISDIR);
+}
+
+TEST_F(NodeTest, AFailureIsItsOwnersAlone) {
+  options_.depth = 1;
+  options_.policy = "to";  // merges what adjoins
+  Gate gate;
+  options_.wrap_engine = [&](std::unique_ptr<Engine> inner) {
+    auto faulty = make_faulty_engine(std::move(inner), [](const Operation& operation) -> std::optional<Fault> {
+      const std::uint64_t bad = 4096 + 100;
+      if (operation.offset <= bad && bad < operation.offset + operation.length()) return Fault{.error = EIO};
+      return std::nullopt;
+    });
+    return gate.wrapper()(std::move(faulty));
+  };
+  start();
+  TestClient first(endpoint_), second(endpoint_);
+  const auto file = create(first, "a", 1);
+  const auto blocker = first.send(TestClient::write_request(file, 1 << 20, 1), "b");
+  gate.wait(1);
+  // These three wait behind the blocker and go out as one operation.
+  const auto before = second.send(TestClient::write_request(file, 0, 4096), std::string(4096, '1'));
+  const auto bad = first.send(TestClient::write_request(file, 4096, 4096), std::string(4096, '2'));
+  const auto after = second.send(TestClient::write_request(file, 8192, 4096), std::string(4096, '3'));
+  while (node_->statistics().waiting < 3) std::this_thread::yield();
+  gate.open();
+  EXPECT_EQ(first.head(blocker).status, 0);
+  EXPECT_EQ(first.head(bad).status, EIO);
+  EXPECT_EQ(second.head(before).status, 0);
+  EXPECT_EQ(second.head(after).status, 0);
+  EXPECT_EQ(content("a").substr(8192, 4096), std::string(4096, '3'));
+}
+
+TEST_F(NodeTest, ARequestPastItsDeadlineIsRefusedAndNeverApplied) {
+  options_.depth = 1;
+  Gate gate;
+  options_.wrap_engine = gate.wrapper();
+  start();
+  TestClient client(endpoint_);
+  const auto file = create(client, "a", 1);
+  const auto blocker = client.send(TestClient::write_request(file, 0, 1), "b");
+  gate.wait(1);
+  auto late = TestClient::write_request(file, 10, 4);
+  late.data.deadline = client.connection().node_time(net::steady_now() + std::chrono::milliseconds(5));
+  const auto refused = client.send(late, "late");
+  auto in_time = TestClient::write_request(file, 20, 2);
+  in_time.data.deadline = client.connection().node_time(net::steady_now() + std::chrono::hours(1));
+  const auto kept = client.send(in_time, "ok");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  gate.open();
+  EXPECT_EQ(client.head(blocker).status, 0);
+  EXPECT_EQ(client.head(refused).status, wire::kExpired);
+  EXPECT_EQ(client.head(kept).status, 0);
+  EXPECT_EQ(content("a"), std::string("b") + std::string(19, '\0') + "ok");
+}
+
+TEST_F(NodeTest, RepliesSayWhereTheTimeWent) {
+  options_.depth = 1;
+  Gate gate;
+  options_.wrap_engine = gate.wrapper();
+  start();
+  TestClient client(endpoint_);
+  const auto file = create(client, "a", 1);
+  const auto first = client.send(TestClient::write_request(file, 0, 1), "1");
+  gate.wait(1);
+  const auto second = client.send(TestClient::write_request(file, 100, 1), "2");
+  while (node_->statistics().waiting < 1) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  gate.open();
+  EXPECT_GE(client.head(first).timing.engine, std::chrono::milliseconds(20));
+  EXPECT_GE(client.head(second).timing.queued, std::chrono::milliseconds(20));
+}
+
+TEST_F(NodeTest, ThePolicyIsSwitchedUnderLoadAndNothingIsLost) {
+  options_.depth = 2;
+  start();
+  TestClient client(endpoint_), control(endpoint_);
+  const auto file = create(client, "a", 1);
+  constexpr std::size_t kBlock = 4096, kBlocks = 2000;
+  std::vector<std::uint64_t> tags;
+  std::thread switching([&] {
+    const std::vector<std::string> names{"fifo", "window", "concert", "to", "fair", "sjf", "hbrr", "twins"};
+    for (int i = 0; i < 40; ++i)
+      EXPECT_EQ(control.call(wire::PolicySetRequest{names[static_cast<std::size_t>(i) % names.size()], {}}).head.status,
+                0);
+  });
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    tags.push_back(client.send(TestClient::write_request(file, i * kBlock, kBlock),
+                               std::string(kBlock, static_cast<char>('a' + i % 26))));
+    if (tags.size() >= 100) {
+      EXPECT_EQ(client.head(tags[tags.size() - 100]).status, 0);
+    }
+  }
+  for (std::size_t i = kBlocks - 99; i < kBlocks; ++i) EXPECT_EQ(client.head(tags[i]).status, 0);
+  switching.join();
+  const std::string all = content("a");
+  ASSERT_EQ(all.size(), kBlock * kBlocks);
+  for (std::size_t i = 0; i < kBlocks; ++i) ASSERT_EQ(all[i * kBlock], static_cast<char>('a' + i % 26));
+  EXPECT_EQ(control.call(wire::PolicySetRequest{"nonsense", {}}).head.status, ENOENT);
+  EXPECT_EQ(control.call(wire::PolicyShowRequest{}).policy, "twins");
+}
+
+TEST_F(NodeTest, StoppingFinishesWhatWaits) {
+  options_.depth = 1;
+  Gate gate;
+  options_.wrap_engine = gate.wrapper();
+  start();
+  TestClient client(endpoint_);
+  const auto file = create(client, "a", 1);
+  std::vector<std::uint64_t> tags;
+  for (std::uint64_t i = 0; i < 10; ++i) tags.push_back(client.send(TestClient::write_request(file, 2 * i, 1), "x"));
+  while (node_->statistics().waiting < 9) std::this_thread::yield();
+  EXPECT_EQ(client.call(wire::StopRequest{.drain = true}).head.status, 0);
+  EXPECT_EQ(node_->wait_for_stop(), Scheduler::Stop::kDrain);
+  auto stopped = std::async(std::launch::async, [&] { return node_->stop(Scheduler::Stop::kDrain); });
+  while (!node_->health().stopping) std::this_thread::yield();
+  gate.open();
+  EXPECT_TRUE(stopped.get());
+  for (const auto tag : tags) EXPECT_EQ(client.head(tag).status, 0);
+  EXPECT_EQ(fs::file_size(directory_ + "/a"), 19U);
+}
+
+TEST_F(NodeTest, StoppingAtOnceSaysSoToThoseWhoWait) {
+  options_.depth = 1;
+  Gate gate;
+  options_.wrap_engine = gate.wrapper();
+  start();
+  TestClient client(endpoint_);
+  const auto file = create(client, "a", 1);
+  const auto under_way = client.send(TestClient::write_request(file, 0, 1), "x");
+  gate.wait(1);
+  const auto waits = client.send(TestClient::write_request(file, 10, 1), "x");
+  while (node_->statistics().waiting < 1) std::this_thread::yield();
+  auto stopped = std::async(std::launch::async, [&] { return node_->stop(Scheduler::Stop::kDrop); });
+  EXPECT_EQ(client.head(waits).status, wire::kStopping);
+  gate.open();
+  EXPECT_TRUE(stopped.get());
+  EXPECT_EQ(client.head(under_way).status, 0);
+  EXPECT_EQ(fs::file_size(directory_ + "/a"), 1U);
+}
+
+TEST_F(NodeTest, WhatALostConnectionAskedForIsTakenBack) {
+  options_.depth = 1;
+  Gate gate;
+  options_.wrap_engine = gate.wrapper();
+  start();
+  auto lost = std::make_unique<TestClient>(endpoint_);
+  TestClient client(endpoint_);
+  const auto file = create(client, "a", 1);
+  const auto blocker = client.send(TestClient::write_request(file, 0, 1), "b");
+  gate.wait(1);
+  for (std::uint64_t i = 1; i <= 20; ++i) lost->send(TestClient::write_request(file, 100 * i, 1), "l");
+  while (node_->statistics().waiting < 20) std::this_thread::yield();
+  lost.reset();
+  while (node_->statistics().waiting > 0) std::this_thread::yield();
+  gate.open();
+  EXPECT_EQ(client.head(blocker).status, 0);
+  EXPECT_EQ(fs::file_size(directory_ + "/a"), 1U);
+  for (const wire::Usage& usage : node_->statistics().usage) EXPECT_EQ(usage.waiting, 0U);
+}
+
+TEST_F(NodeTest, ReadsWaitForMemoryAndAllGetIt) {
+  options_.read_buffers = Bytes(0);  // raised to the least that works: one largest payload
+  options_.depth = 8;
+  options_.limits = {.requests = 64, .bytes = 1 << 30};
+  start();
+  { std::ofstream(directory_ + "/big") << std::string(4 << 20, 'b'); }
+  TestClient client(endpoint_);
+  std::vector<std::uint64_t> tags;
+  for (int i = 0; i < 12; ++i) {
+    wire::ReadRequest request;
+    request.data.file = {1, "big", 0};
+    request.extents = {{0, 4 << 20}};
+    tags.push_back(client.send(request));
+  }
+  for (const auto tag : tags) EXPECT_EQ(client.wait(tag).message.payload.size(), std::size_t{4} << 20);
+}
+
+TEST_F(NodeTest, StatisticsAreByApplicationAndTarget) {
+  start();
+  TestClient client(endpoint_, {.job = "ior"});
+  const auto file = create(client, "a", 1);
+  auto request = TestClient::write_request(file, 0, 5);
+  request.data.stamp.application = 42;
+  request.data.target = 3;
+  client.call(request, "12345");
+  const auto statistics = client.call(wire::StatisticsRequest{});
+  ASSERT_EQ(statistics.usage.size(), 1U);
+  EXPECT_EQ(statistics.usage[0].application, 42U);
+  EXPECT_EQ(statistics.usage[0].target, 3U);
+  EXPECT_EQ(statistics.usage[0].written_bytes, 5U);
+  EXPECT_EQ(statistics.usage[0].job, "ior");
+  EXPECT_EQ(client.call(wire::HealthRequest{}).process, static_cast<std::uint32_t>(getpid()));
+}
+
+TEST_F(NodeTest, WrongOptionsAreNamed) {
+  options_.engine = "paper";
+  EXPECT_EQ(Node::start(options_).error().code, ErrorCode::kInvalid);
+  options_.engine = "posix";
+  options_.policy = "none";
+  EXPECT_EQ(Node::start(options_).error().code, ErrorCode::kNotFound);
+  options_.policy = "fifo";
+  options_.listen = {"tcp:127.0.0.1:0"};
+  EXPECT_THAT(Node::start(options_).error().message, testing::HasSubstr("key"));
+  options_.listen = {endpoint_};
+  options_.directory = base_ + "/none";
+  EXPECT_EQ(Node::start(options_).error().system, ENOENT);
+}
+
+}  // namespace
+}  // namespace tutti::node
