@@ -44,7 +44,7 @@ struct Cluster {
   // that a stand-in can apply it again (docs/design/fencing.md).
   Duration request_timeout = std::chrono::seconds(30);
   // A node that has not run for so long never runs again: what a request may be late by.
-  Duration lease = std::chrono::seconds(1);
+  Duration lease = std::chrono::seconds(2);
 };
 
 // cluster.toml: stripe_size, stripe_count, key_file, munge, discover_layouts, request_timeout, lease, and one [[node]]

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tutti/client.h>
+#include <tutti/tutti_client.h>
 
 #include <atomic>
 #include <future>
@@ -300,6 +302,42 @@ TEST_F(ClientTest, ClosingTheClientEndsWhatIsUnderWay) {
   EXPECT_FALSE(promise.get_future().get());
   EXPECT_EQ(file->read(0, bytes).error().code, ErrorCode::kStopped);
   for (auto& node : nodes_) node->go_on();
+}
+
+TEST_F(ClientTest, WorksFromC) {
+  start(2);
+  const auto path = testing::TempDir() + "tutti-c-api.toml";
+  ASSERT_TRUE(save_cluster(options_.cluster, path));
+  tutti_client* client = nullptr;
+  ASSERT_EQ(tutti_client_connect("/does/not/exist.toml", &client), -ENOENT);
+  EXPECT_THAT(tutti_client_error(), HasSubstr("exist.toml"));
+  ASSERT_EQ(tutti_client_connect(path.c_str(), &client), 0) << tutti_client_error();
+  tutti_file* file = nullptr;
+  EXPECT_EQ(tutti_client_open(client, "c", O_RDWR, 0644, &file), -ENOENT);
+  EXPECT_EQ(tutti_client_open(client, "c", O_RDWR | O_APPEND, 0644, &file), -EINVAL);
+  ASSERT_EQ(tutti_client_open(client, "c", O_RDWR | O_CREAT, 0644, &file), 0);
+  std::string text(3000, 'x');
+  tutti_client_begin_phase(client, 3000, 1);
+  EXPECT_EQ(tutti_file_write(file, text.data(), text.size(), 0), 3000);
+  EXPECT_EQ(tutti_file_sync(file, 0), 0);
+  tutti_client_end_phase(client);
+  std::string back(4000, ' ');
+  const tutti_part parts[] = {{0, back.data(), 1000}, {1000, back.data() + 1000, 3000}};
+  EXPECT_EQ(tutti_file_read_list(file, parts, 2), 3000);
+  EXPECT_EQ(back.substr(0, 3000), text);
+  std::promise<ssize_t> promise;
+  tutti_file_read_async(
+      file, parts, 1,
+      [](void* context, ssize_t result) { static_cast<std::promise<ssize_t>*>(context)->set_value(result); }, &promise);
+  EXPECT_EQ(promise.get_future().get(), 1000);
+  struct stat status {};
+  ASSERT_EQ(tutti_client_stat(client, "c", 1, &status), 0);
+  EXPECT_EQ(status.st_size, 3000);
+  EXPECT_EQ(tutti_client_unlink(client, "c"), 0);
+  EXPECT_EQ(tutti_client_stat(client, "c", 1, &status), -ENOENT);
+  EXPECT_EQ(tutti_file_close(file), 0);
+  tutti_client_close(client);
+  std::remove(path.c_str());
 }
 
 TEST_F(ClientTest, NobodyThereIsAnError) {

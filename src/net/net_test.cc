@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "net/crypto.h"
 #include "net/endpoint.h"
+#include "net/watchdog.h"
 
 namespace tutti::net {
 namespace {
@@ -87,6 +92,46 @@ TEST(Crypto, AKeyThatOthersCanReadIsRefused) {
   EXPECT_EQ(load_key(path).error().code, ErrorCode::kInvalid);
   std::filesystem::remove(path);
   EXPECT_EQ(load_key(path).error().code, ErrorCode::kNotFound);
+}
+
+// Runs `child` in a process of its own and returns its number.
+pid_t in_child(const std::function<void()>& child) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    child();
+    ::_exit(0);
+  }
+  return process;
+}
+
+TEST(Watchdog, LeavesAProcessThatRunsAlone) {
+  int status = -1;
+  ::waitpid(in_child([] {
+              auto watchdog = Watchdog::start(std::chrono::milliseconds(400));
+              std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+              watchdog->reset();  // and is called off
+              std::this_thread::sleep_for(std::chrono::milliseconds(600));
+            }),
+            &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(Watchdog, AStoppedProcessNeverGoesOn) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const pid_t process = in_child([&] {
+    auto watchdog = Watchdog::start(std::chrono::milliseconds(200));
+    (void)!::write(pipe[1], "x", 1);
+    std::this_thread::sleep_for(std::chrono::seconds(30));
+  });
+  char started = 0;
+  ASSERT_EQ(::read(pipe[0], &started, 1), 1);
+  ::kill(process, SIGSTOP);
+  int status = -1;
+  ::waitpid(process, &status, 0);  // stopped processes are not waited for: it was killed
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  ::close(pipe[0]);
+  ::close(pipe[1]);
 }
 
 }  // namespace
