@@ -30,12 +30,13 @@ std::set<std::string> exports(const std::string& library) {
 }
 
 TEST(Exports, OfLibtuttiAreTheCApiAndTheSchedulersCppApi) {
-  EXPECT_THAT(
-      exports(LIBTUTTI),
-      ElementsAre("tutti::Scheduler::create(tutti::Scheduler::Options)", "tutti_add", "tutti_cancel", "tutti_complete",
-                  "tutti_create", "tutti_create_with_callbacks", "tutti_destroy", "tutti_free", "tutti_get_statistics",
-                  "tutti_get_statistics_json", "tutti_last_error", "tutti_next", "tutti_stop", "tutti_switch_policy",
-                  "tutti_version", "typeinfo for tutti::Scheduler", "typeinfo name for tutti::Scheduler"));
+  std::set<std::string> names = exports(LIBTUTTI);
+  names.erase("vtable for tutti::Scheduler");  // emitted only if the compiler finds a use for it
+  EXPECT_THAT(names, ElementsAre("tutti::Scheduler::create(tutti::Scheduler::Options)", "tutti_add", "tutti_cancel",
+                                 "tutti_complete", "tutti_create", "tutti_create_with_callbacks", "tutti_destroy",
+                                 "tutti_free", "tutti_get_statistics", "tutti_get_statistics_json", "tutti_last_error",
+                                 "tutti_next", "tutti_stop", "tutti_switch_policy", "tutti_version",
+                                 "typeinfo for tutti::Scheduler", "typeinfo name for tutti::Scheduler"));
 }
 
 TEST(Exports, OfLibagiosAreItsFiveCalls) {
