@@ -2,12 +2,14 @@
 // tutti lab: the papers' experiments by name.
 #include <fmt/core.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <fstream>
+#include <algorithm>
 
 #include "base/table.h"
 #include "command.h"
 #include "lab/experiment.h"
+#include "lab/report.h"
 
 namespace tutti::cli {
 namespace {
@@ -15,6 +17,7 @@ namespace {
 struct LabArguments {
   std::vector<std::string> names;
   bool json = false;
+  std::string html;
 };
 
 int list(const LabArguments& arguments) {
@@ -76,6 +79,23 @@ Result<std::vector<std::string>> expand(const std::vector<std::string>& names) {
   return expanded;
 }
 
+// A report on "all" also names the experiments that are not ready.
+int write_report(const LabArguments& arguments, std::vector<lab::ExperimentResult> results) {
+  lab::Report page{
+      .title = "Tutti laboratory",
+      .command = fmt::format("tutti lab run {} --html {}", fmt::join(arguments.names, " "), arguments.html),
+      .generated = lab::today(),
+      .results = std::move(results),
+      .not_yet = {}};
+  if (std::find(arguments.names.begin(), arguments.names.end(), "all") != arguments.names.end())
+    for (const lab::Experiment& experiment : lab::experiments())
+      if (!experiment.ready()) page.not_yet.push_back(experiment);
+  const auto written = lab::write_html(page, arguments.html);
+  if (!written) return report(written.error());
+  fmt::print(stderr, "report: {}\n", arguments.html);
+  return kDone;
+}
+
 int run(const LabArguments& arguments) {
   const auto names = expand(arguments.names);
   if (!names) return report(names.error());
@@ -89,7 +109,7 @@ int run(const LabArguments& arguments) {
     results.push_back(std::move(*result));
   }
   if (arguments.json) fmt::print("{}\n", lab::to_json(results));
-  return kDone;
+  return arguments.html.empty() ? kDone : write_report(arguments, std::move(results));
 }
 
 }  // namespace
@@ -103,6 +123,7 @@ Command lab_command() {
             CLI::App* running = app.add_subcommand("run", "Run experiments and set them against the papers");
             running->add_option("NAME", arguments->names, "Experiments, or all")->required();
             running->add_flag("--json", arguments->json, "One JSON document instead of tables");
+            running->add_option("--html", arguments->html, "Also write a page with tables, charts and timelines");
             return [=] { return listing->parsed() ? list(*arguments) : run(*arguments); };
           }};
 }

@@ -2,12 +2,15 @@
 // tutti sim: runs scenarios in virtual time.
 #include <fmt/core.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "base/table.h"
 #include "command.h"
+#include "lab/report.h"
+#include "lab/report_runs.h"
 #include "sim/metrics.h"
 #include "sim/scenario_file.h"
 
@@ -23,6 +26,7 @@ struct SimArguments {
   std::uint64_t seed = 0;
   std::vector<std::string> assignments;
   bool json = false;
+  std::string html;
 };
 
 // A line on standard error, now and then, for runs that take longer than two seconds.
@@ -151,11 +155,31 @@ Result<sim::Measured> measure_with_progress(const sim::Scenario& scenario) {
   return sim::measure(scenario, options);
 }
 
+// The page on one scenario under one or several policies.
+int write_report(const SimArguments& arguments, const std::vector<lab::Run>& runs) {
+  const std::string way = arguments.policies.empty() ? fmt::format("run {}", arguments.file)
+                                                     : fmt::format("compare {} --policies {}", arguments.file,
+                                                                   fmt::join(arguments.policies, ","));
+  const auto written = lab::write_html({.title = fmt::format("Scenario {}", runs.front().scenario.name),
+                                        .command = fmt::format("tutti sim {} --html {}", way, arguments.html),
+                                        .generated = lab::today(),
+                                        .results = {lab::result_of(runs)},
+                                        .not_yet = {}},
+                                       arguments.html);
+  if (!written) return report(written.error());
+  fmt::print(stderr, "report: {}\n", arguments.html);
+  return kDone;
+}
+
 int run_one(const SimArguments& arguments, bool seeded) {
   const auto scenario = load(arguments, seeded, arguments.policy);
   if (!scenario) return report(scenario.error());
   const auto measured = measure_with_progress(*scenario);
   if (!measured) return report(measured.error());
+  if (!arguments.html.empty()) {
+    const int written = write_report(arguments, {{*scenario, *measured}});
+    if (written != kDone) return written;
+  }
   if (arguments.json) {
     fmt::print("{}\n", run_json(*scenario, *measured).dump(2));
     return kDone;
@@ -177,21 +201,23 @@ int compare(const SimArguments& arguments, bool seeded) {
   Table table = comparison();
   auto list = Json::array();
   std::string heading;
+  std::vector<lab::Run> runs;
   for (const std::string& policy : arguments.policies) {
     const auto scenario = load(arguments, seeded, policy);
     if (!scenario) return report(scenario.error());
-    const auto measured = measure_with_progress(*scenario);
+    auto measured = measure_with_progress(*scenario);
     if (!measured) return report(measured.error());
     list.push_back(run_json(*scenario, *measured));
     add_row(table, *scenario, measured->metrics);
     heading = fmt::format("{}: {} servers ({}), depth {}, seed {}", scenario->name, scenario->servers.count,
                           describe(scenario->servers.device), scenario->servers.depth, scenario->seed);
+    if (!arguments.html.empty()) runs.push_back({*scenario, std::move(*measured)});
   }
   if (arguments.json)
     fmt::print("{}\n", list.dump(2));
   else
     fmt::print("{}\n\n{}", heading, table.text());
-  return kDone;
+  return runs.empty() ? kDone : write_report(arguments, runs);
 }
 
 void add_common(CLI::App& app, SimArguments& arguments) {
@@ -199,6 +225,7 @@ void add_common(CLI::App& app, SimArguments& arguments) {
   app.add_option("--set", arguments.assignments,
                  "Change a value of the scenario: servers.depth=4, applications.0.size=4MiB");
   app.add_flag("--json", arguments.json, "One JSON document instead of tables");
+  app.add_option("--html", arguments.html, "Also write a page with tables, charts and timelines");
 }
 
 }  // namespace

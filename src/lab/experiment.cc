@@ -116,7 +116,7 @@ std::string to_json(const std::vector<ExperimentResult>& results) {
                     {"rows", rows},
                     {"claims", claims}});
   }
-  return json.dump(2);
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace tutti::lab

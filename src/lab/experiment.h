@@ -33,7 +33,8 @@ struct Claim {
 struct Line {
   std::string name;
   std::vector<double> x;
-  std::vector<double> y;  // as many as x
+  std::vector<double> y;   // as many as x
+  bool reference = false;  // a paper's or a formula's: drawn beside ours, and told apart from it
 };
 
 struct Chart {
@@ -43,6 +44,8 @@ struct Chart {
   bool bars = false;  // x values are categories: bars side by side instead of lines
   bool logarithmic_x = false;
   std::vector<Line> lines;
+  // Bars whose categories have names instead of figures: x counts into this.
+  std::vector<std::string> x_names{};
 };
 
 // What jobs did when, as in the thesis's figures 4.1-4.6.

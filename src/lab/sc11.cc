@@ -104,6 +104,13 @@ Result<ExperimentResult> sc11_figure2(const LabOptions& /*options*/) {
   ExperimentResult result;
   result.columns = {"policy", "A", "B", "C", "mean"};
   result.device = "one time unit per piece, depth 1";
+  Chart chart{.title = "Completion under each order",
+              .x_label = "application",
+              .y_label = "t",
+              .bars = true,
+              .logarithmic_x = false,
+              .lines = {},
+              .x_names = {"A", "B", "C", "mean"}};
   double means[2] = {0, 0};
   for (const std::string policy : {"fifo", "window", "concert"}) {
     auto measured = sim::measure(figure2_scenario(policy), {.slowdown = false, .bound = true});
@@ -113,6 +120,7 @@ Result<ExperimentResult> sc11_figure2(const LabOptions& /*options*/) {
       completion[operation.application] = units(operation.completed - kAllArrived);
     const double mean = (completion[0] + completion[1] + completion[2]) / 3;
     result.rows.push_back({policy, completion[0], completion[1], completion[2], mean});
+    chart.lines.push_back({policy, {0, 1, 2, 3}, {completion[0], completion[1], completion[2], mean}});
     if (policy == "fifo") means[0] = mean;
     if (policy == "window") means[1] = mean;
   }
@@ -134,6 +142,9 @@ Result<ExperimentResult> sc11_figure2(const LabOptions& /*options*/) {
                            .kind = Claim::Goal::kAtMost,
                            .ours = means[1],
                            .bound = bound});
+  chart.lines.push_back({"paper, different orders", {3}, {4}, true});
+  chart.lines.push_back({"paper, one order", {3}, {3}, true});
+  result.charts.push_back(std::move(chart));
   return result;
 }
 
@@ -144,12 +155,13 @@ Result<ExperimentResult> sc11_formulas(const LabOptions& options) {
   result.device = "one time unit per piece, depth 1";
   constexpr unsigned kPieces = 200'000;  // per cell: enough that chance stays below a third of a per cent
   double worst = 0;
-  Chart chart{.title = "Mean completion of 16 applications",
-              .x_label = "servers",
-              .y_label = "t",
-              .bars = false,
-              .logarithmic_x = true,
-              .lines = {{"formula 1", {}, {}}, {"fifo", {}, {}}, {"formula 2", {}, {}}, {"window", {}, {}}}};
+  Chart chart{
+      .title = "Mean completion of 16 applications",
+      .x_label = "servers",
+      .y_label = "t",
+      .bars = false,
+      .logarithmic_x = true,
+      .lines = {{"formula 1", {}, {}, true}, {"fifo", {}, {}}, {"formula 2", {}, {}, true}, {"window", {}, {}}}};
   for (const unsigned n : {1u, 2u, 4u, 8u, 16u, 32u, 64u, 128u, 256u}) {
     say(options, fmt::format("sc11-formulas: {} servers", n));
     for (const unsigned m : {2u, 4u, 8u, 16u, 32u, 64u}) {
@@ -211,6 +223,20 @@ Result<std::vector<Figure5Row>> figure5_rows(bool flash, const LabOptions& optio
   return rows;
 }
 
+// Figure 5: mean completion, by how much a server keeps at its device.
+Chart figure5_chart(const std::string& device, const std::vector<Figure5Row>& rows) {
+  Chart chart{.title = fmt::format("Mean completion ({})", device),
+              .x_label = "depth",
+              .y_label = "ms",
+              .bars = false,
+              .logarithmic_x = true,
+              .lines = {{"fifo", {}, {}}, {"window", {}, {}}, {"concert", {}, {}}}};
+  for (const Figure5Row& row : rows)
+    for (Line& line : chart.lines)
+      if (line.name == row.policy) line.x.push_back(row.depth), line.y.push_back(row.averages.operation * 1e3);
+  return chart;
+}
+
 }  // namespace
 
 Result<ExperimentResult> sc11_figure5(const LabOptions& options) {
@@ -222,6 +248,7 @@ Result<ExperimentResult> sc11_figure5(const LabOptions& options) {
     const std::string device = flash ? "ssd" : "hdd";
     const auto rows = figure5_rows(flash, options);
     if (!rows) return Failure(rows.error());
+    result.charts.push_back(figure5_chart(device, *rows));
     const Figure5Row* fifo16 = nullptr;
     const Figure5Row* fifo = nullptr;    // the best baseline
     const Figure5Row* window = nullptr;  // at the best depth for it

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/report.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "lab/report_template.h"
+
+namespace tutti::lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json chart_json(const Chart& chart) {
+  auto lines = Json::array();
+  for (const Line& line : chart.lines)
+    lines.push_back({{"name", line.name}, {"x", line.x}, {"y", line.y}, {"reference", line.reference}});
+  return {{"title", chart.title},
+          {"x_label", chart.x_label},
+          {"y_label", chart.y_label},
+          {"bars", chart.bars},
+          {"logarithmic_x", chart.logarithmic_x},
+          {"x_names", chart.x_names},
+          {"lines", lines}};
+}
+
+// Segments are arrays, because there may be many: job, kind, from, to, MB/s.
+Json timeline_json(const Timeline& timeline) {
+  auto segments = Json::array();
+  for (const Timeline::Segment& segment : timeline.segments)
+    segments.push_back(Json::array(
+        {segment.job, static_cast<int>(segment.kind), segment.from, segment.to, segment.megabytes_per_second}));
+  return {{"title", timeline.title}, {"jobs", timeline.jobs}, {"segments", segments}};
+}
+
+Json results_json(const std::vector<ExperimentResult>& results) {
+  auto json = Json::parse(to_json(results));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    auto charts = Json::array(), timelines = Json::array();
+    for (const Chart& chart : results[i].charts) charts.push_back(chart_json(chart));
+    for (const Timeline& timeline : results[i].timelines) timelines.push_back(timeline_json(timeline));
+    json[i]["columns"] = results[i].columns;
+    json[i]["charts"] = std::move(charts);
+    json[i]["timelines"] = std::move(timelines);
+    const Experiment* experiment = find_experiment(results[i].name);
+    json[i]["paper"] = experiment ? experiment->paper : "";
+    json[i]["figure"] = experiment ? experiment->figure : "";
+    json[i]["what"] = experiment ? experiment->what : "";
+  }
+  return json;
+}
+
+// Inside a script element only "</script", "<script" and "<!--" mean something: no '<' is left.
+std::string for_script_element(const Json& json) {
+  const std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string safe;
+  safe.reserve(text.size());
+  for (const char c : text) {
+    if (c == '<')
+      safe += "\\u003c";
+    else
+      safe += c;
+  }
+  return safe;
+}
+
+std::string for_markup(std::string_view text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '<')
+      safe += "&lt;";
+    else if (c == '&')
+      safe += "&amp;";
+    else
+      safe += c;
+  }
+  return safe;
+}
+
+}  // namespace
+
+std::string today() {
+  return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
+}
+
+std::string to_html(const Report& report) {
+  const Json data = {{"title", report.title},
+                     {"command", report.command},
+                     {"generated", report.generated},
+                     {"results", results_json(report.results)},
+                     {"not_yet", Json::parse(to_json(report.not_yet))}};
+  return fmt::format(
+      R"html(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<title>{}</title>
+<style>{}</style>
+</head>
+<body>
+<main id="report"><noscript>This report is drawn by a script inside this page; please allow it to run.</noscript></main>
+<script type="application/json" id="data">{}</script>
+<script>
+"use strict";
+{}{}{}</script>
+</body>
+</html>
+)html",
+      for_markup(report.title), kReportStyle, for_script_element(data), kReportDrawing, kReportTimeline, kReportPage);
+}
+
+Result<void> write_html(const Report& report, const std::filesystem::path& file) {
+  const auto refuse = [&] {
+    const int code = errno;
+    return fail(ErrorCode::kIo, fmt::format("cannot write {}: {}", file.string(), std::strerror(code)), code);
+  };
+  const std::filesystem::path temporary = file.string() + ".part";
+  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
+  if (!stream) return refuse();
+  stream << to_html(report);
+  stream.close();
+  std::error_code renamed;
+  if (stream) std::filesystem::rename(temporary, file, renamed);
+  if (stream && !renamed) return {};
+  if (renamed) errno = renamed.value();
+  const auto refusal = refuse();
+  std::filesystem::remove(temporary, renamed);
+  return refusal;
+}
+
+}  // namespace tutti::lab

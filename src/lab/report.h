@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results as one self-contained page: claims, tables, charts and timelines, for a browser or for print.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lab/experiment.h"
+
+namespace tutti::lab {
+
+struct Report {
+  std::string title;
+  std::string command;    // that makes this report again
+  std::string generated;  // when, for people; empty: not said
+  std::vector<ExperimentResult> results;
+  std::vector<Experiment> not_yet;  // listed as such
+};
+
+// Date and time in UTC, for Report::generated.
+std::string today();
+
+// The page carries the document that --json prints, with charts and timelines added, and a script that draws it. It
+// loads nothing and forbids itself to. No text of the report, whatever it holds, becomes markup or script.
+std::string to_html(const Report& report);
+
+// Replaces `file` once the whole page is written. kIo: which file, and why not.
+Result<void> write_html(const Report& report, const std::filesystem::path& file);
+
+}  // namespace tutti::lab

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the report's page that are the same in every report.
+#pragma once
+
+#include <string_view>
+
+namespace tutti::lab {
+
+extern const std::string_view kReportStyle;     // CSS
+extern const std::string_view kReportDrawing;   // JavaScript: text, numbers, SVG, charts
+extern const std::string_view kReportTimeline;  // JavaScript: timelines and their zoom
+extern const std::string_view kReportPage;      // JavaScript: puts the page together; runs last
+
+}  // namespace tutti::lab
