@@ -17,7 +17,7 @@ struct Edge {
   std::uint32_t tag() const {
     const std::uint64_t stream = mix(file * 2 + static_cast<std::uint64_t>(direction));
     const std::uint64_t place = (mix(stream + (position >> 20)) & ~std::uint64_t{15}) | ((position >> 16) & 15);
-    return make_tag(mix(stream + position), place);
+    return make_tag(((stream ^ position) * 0x9e3779b97f4a7c15) >> 32, place);
   }
 };
 

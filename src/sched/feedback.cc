@@ -2,6 +2,7 @@
 #include "sched/feedback.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tutti {
 
@@ -31,7 +32,9 @@ FeedbackPolicy::FeedbackPolicy(const OptionValues& options)
       profile_({options.duration("latency"),
                 static_cast<double>(std::max<std::uint64_t>(1, options.bytes("bandwidth").count()))}),
       starts_(StartOf{this}),
-      ends_(EndOf{this}) {}
+      ends_(EndOf{this}) {
+  update_rounds();
+}
 
 std::vector<OptionInfo> FeedbackPolicy::option_infos(std::string wait) {
   using Kind = OptionInfo::Kind;
@@ -59,7 +62,13 @@ std::vector<OptionInfo> FeedbackPolicy::option_infos(std::string wait) {
 void FeedbackPolicy::completed(const Batch& batch, TimePoint dispatched, TimePoint now) {
   Bytes size;
   for (const Request& request : batch.requests) size += request.length;
-  if (now >= dispatched) profile_.learn(size, now - dispatched);
+  if (now >= dispatched && profile_.learn(size, now - dispatched)) update_rounds();
+}
+
+void FeedbackPolicy::update_rounds() {
+  const auto gain = static_cast<double>(std::max<std::int64_t>(1, profile_.estimate(quantum_).count()));
+  first_rounds_ = static_cast<double>(profile_.figures().latency.count()) / gain;
+  rounds_per_byte_ = 1e9 / profile_.figures().bytes_per_second / gain;
 }
 
 void FeedbackPolicy::enqueue(Slot slot) {
@@ -70,28 +79,37 @@ void FeedbackPolicy::enqueue(Slot slot) {
 
   Number run = ends_.find({request.file, request.offset, request.direction});
   const Number after = starts_.find({request.file, request.end(), request.direction});
-  if (run != TagIndex<EndOf>::kNone && admits(run, 1, request.length)) {
-    unindex(run);
-    runs_[run].members.push_back(store_, slot);
-  } else if (after != TagIndex<StartOf>::kNone && admits(after, 1, request.length)) {
+  if (run != kNone && admits(run, 1, request.length)) {
+    append(run, slot);
+    if (after != kNone && admits(run, runs_[after].count, size_of(after))) join(run, after);
+  } else if (after != kNone && admits(after, 1, request.length)) {
     run = after;
-    unindex(run);
-    runs_[run].members.push_front(store_, slot);
+    prepend(run, slot);
   } else {
     run = open_run(number);
     runs_[run].members.push_back(store_, slot);
+    index(run);
   }
   ++runs_[run].count;
   runs_[run].arrival_rounds += round_of(queues_[number]);
   store_.place(slot) = run;
-  if (run != after && after != TagIndex<StartOf>::kNone && admits(run, runs_[after].count, size_of(after)))
-    join(run, after);
-  index(run);
   schedule(run);
   if (queues_[number].runs == 1 && runs_[run].count == 1)
     opened(number);
   else
     changed(number);
+}
+
+void FeedbackPolicy::append(Number run, Slot slot) {
+  ends_.erase(EndOf{this}(run), run);
+  runs_[run].members.push_back(store_, slot);
+  ends_.insert(EndOf{this}(run), run);
+}
+
+void FeedbackPolicy::prepend(Number run, Slot slot) {
+  starts_.erase(StartOf{this}(run), run);
+  runs_[run].members.push_front(store_, slot);
+  starts_.insert(StartOf{this}(run), run);
 }
 
 void FeedbackPolicy::dequeue(Slot slot) {
@@ -152,6 +170,7 @@ bool FeedbackPolicy::admits(Number run, std::size_t count, Bytes bytes) const {
 
 void FeedbackPolicy::join(Number run, Number other) {
   unindex(other);
+  ends_.erase(EndOf{this}(run), run);
   for (Slot slot = runs_[other].members.front(); slot != kNoSlot; slot = store_.links(slot).next)
     store_.place(slot) = run;
   runs_[run].members.append(store_, runs_[other].members);
@@ -159,6 +178,7 @@ void FeedbackPolicy::join(Number run, Number other) {
   runs_[run].arrival_rounds += runs_[other].arrival_rounds;
   runs_[run].waited |= runs_[other].waited;
   close_run(other);
+  ends_.insert(EndOf{this}(run), run);
 }
 
 // Takes one request out; what lay before and behind it go on as two runs, each with its share of the quantum.
@@ -193,10 +213,11 @@ void FeedbackPolicy::split(Number run, Slot without) {
 void FeedbackPolicy::schedule(Number run) {
   Run& r = runs_[run];
   Queue& queue = queues_[r.queue];
-  const auto gain = std::max<std::int64_t>(1, profile_.estimate(quantum_).count());
-  const auto needed = static_cast<std::uint64_t>((profile_.estimate(size_of(run)).count() + gain - 1) / gain);
+  const double rounds = first_rounds_ + rounds_per_byte_ * static_cast<double>(size_of(run).count());
+  const auto needed = static_cast<std::uint64_t>(std::ceil(std::min(rounds, static_cast<double>(kMostRounds)) - 1e-9));
   // Passed over R - r_i times each, so the quantum is (count*R - sum r_i) gains; solve for the first R that suffices.
-  const std::uint64_t ready = (std::min(needed, kMostRounds) + r.arrival_rounds + r.count - 1) / r.count;
+  std::uint64_t ready = std::max<std::uint64_t>(needed, 1) + r.arrival_rounds;
+  if (r.count > 1) ready = (ready + r.count - 1) / r.count;
   const RunStamp stamp{run, ++r.generation};
   if (ready <= round_of(queue))
     queue.ready.push(start_of(run), stamp);
@@ -228,9 +249,10 @@ std::uint64_t FeedbackPolicy::next_ready_round(Number number) {
 
 bool FeedbackPolicy::hold(Number run, TimePoint now) {
   Queue& queue = queues_[runs_[run].queue];
-  const Habit& habit = habit_of(queue.key);
+  Habit& habit = habit_of(queue.key);
   if (wait_ == Duration::zero() || runs_[run].waited || runs_[run].count >= limits_.requests) return false;
   if (!(habit.key == queue.key) || !habit.follows) return false;
+  if (habit.pass_up > 0) return --habit.pass_up, false;
   runs_[run].waited = true;
   queue.held = true;
   queue.held_from = now;
@@ -252,8 +274,15 @@ void FeedbackPolicy::end_hold(Number number, TimePoint now) {
   Queue& queue = queues_[number];
   queue.held = false;
   const Number run = candidate(number);
-  // A wait in vain: nothing followed, so do not expect it next time.
-  if (now >= queue.held_until && run != kNone && runs_[run].count == 1) habit_of(queue.key).follows = false;
+  Habit& habit = habit_of(queue.key);
+  if (now < queue.held_until || run == kNone || !(habit.key == queue.key)) return;
+  if (runs_[run].count > 1) {
+    habit.in_vain = 0;
+  } else {
+    habit.in_vain = std::min<std::uint16_t>(kMostPassedUp, static_cast<std::uint16_t>(2 * habit.in_vain + 1));
+    habit.pass_up = habit.in_vain;
+    habit.follows = false;
+  }
 }
 
 void FeedbackPolicy::serve(Number run) {
@@ -269,7 +298,8 @@ void FeedbackPolicy::serve(Number run) {
     take(slot);
   }
   Habit& habit = habit_of(key);
-  habit = {key, end, habit.key == key && habit.follows};
+  if (!(habit.key == key)) habit = Habit{.key = key};
+  habit.end = end;
   if (queues_[number].runs > 0) return changed(number);
   close_queue(number);
 }

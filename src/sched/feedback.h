@@ -86,11 +86,14 @@ class FeedbackPolicy : public QueuedPolicy {
     const FeedbackPolicy* policy;
     Edge operator()(Number run) const;
   };
-  // Remembers of recently served files whether requests tend to follow on what was served.
+  // Remembers of recently served files whether requests tend to follow on what was served, and whether waiting for
+  // them paid. After each wait in vain, twice as many chances to wait are passed up.
   struct Habit {
     FileKey key;
     std::uint64_t end = 0;  // of what was served last
-    bool follows = false;   // a request that adjoined it came soon after
+    bool follows = false;   // a request that adjoined it came afterwards
+    std::uint16_t pass_up = 0;
+    std::uint16_t in_vain = 0;
   };
 
   void enqueue(Slot slot) final;
@@ -101,14 +104,19 @@ class FeedbackPolicy : public QueuedPolicy {
   void close_queue(Number queue);
   void index(Number run);
   void unindex(Number run);
+  void append(Number run, Slot slot);
+  void prepend(Number run, Slot slot);
   bool admits(Number run, std::size_t count, Bytes bytes) const;
   void join(Number run, Number other);  // `other` begins where `run` ends
   void split(Number run, Slot without);
   void schedule(Number run);  // into the heap where it belongs now
+  void update_rounds();
   Bytes size_of(Number run) const;
   std::uint64_t start_of(Number run) const { return store_.request(runs_[run].members.front()).offset; }
   std::uint64_t end_of(Number run) const { return store_.request(runs_[run].members.back()).end(); }
   bool is_current(const RunStamp& stamp) const { return runs_[stamp.run].generation == stamp.generation; }
+  static constexpr std::uint16_t kMostPassedUp = 256;
+
   Habit& habit_of(const FileKey& key) { return habits_[hash_value(key) % habits_.size()]; }
 
   static constexpr std::uint64_t kMostRounds = 4096;  // the largest request is ready after being passed over so often
@@ -117,6 +125,8 @@ class FeedbackPolicy : public QueuedPolicy {
   Bytes quantum_;
   Duration wait_;
   ServiceProfile profile_;
+  // The rounds that a run of x bytes needs are first_rounds_ + x * rounds_per_byte_, rounded up.
+  double first_rounds_ = 0, rounds_per_byte_ = 0;
   Pool<FileKey, Queue> queues_;
   std::vector<Run> runs_;
   std::vector<Number> free_runs_;

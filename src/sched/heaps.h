@@ -39,8 +39,11 @@ class LazyHeap {
     if (first_ >= kKept && 2 * first_ >= run_.size()) drop_served();
   }
 
-  // What will probably be on top next, for prefetching; nullptr if nothing is left.
-  const Item* peek() const { return empty() ? nullptr : &front().item; }
+  // What will probably be on top after `ahead` pops; nullptr if that is not easily told.
+  const Item* peek(std::size_t ahead) const {
+    if (first_ + ahead < run_.size() && run_is_next()) return &run_[first_ + ahead].item;
+    return ahead == 0 && !heap_.empty() ? &heap_.front().item : nullptr;
+  }
 
   // Drops items that no longer count once they outnumber the `live` ones, so that cancelling costs no memory.
   template <typename Counts>
@@ -127,7 +130,8 @@ class SlotHeap {
   }
   void pop(const RequestStore& store) {
     heap_.pop();
-    if (const SlotStamp* next = heap_.peek()) store.prefetch(next->slot);
+    if (const SlotStamp* next = heap_.peek(0); next && store.holds(*next)) store.expect_next(next->slot);
+    if (const SlotStamp* later = heap_.peek(1)) store.expect(later->slot);
   }
   void prune(const RequestStore& store, std::size_t live) {
     heap_.prune(live, [&](SlotStamp s) { return store.holds(s); });

@@ -28,7 +28,8 @@ inline OptionInfo max_requests_option() {
 }
 
 inline OptionInfo max_bytes_option() {
-  return {.name = "max_bytes", .kind = OptionInfo::Kind::kBytes, .fallback = "16MiB", .help = "largest batch, in bytes"};
+  return {
+      .name = "max_bytes", .kind = OptionInfo::Kind::kBytes, .fallback = "16MiB", .help = "largest batch, in bytes"};
 }
 
 }  // namespace tutti

@@ -125,8 +125,12 @@ void SlotList::append(RequestStore& store, SlotList& other) {
 
 void SlotList::pop_front(RequestStore& store) {
   head_ = store.links(head_).next;
-  if (head_ == kNoSlot) tail_ = kNoSlot;
-  store.prefetch(head_);
+  if (head_ == kNoSlot) {
+    tail_ = kNoSlot;
+    return;
+  }
+  store.expect_next(head_);
+  store.expect(store.links(head_).next);
 }
 
 void SlotList::remove(RequestStore& store, Slot slot) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <boost/unordered/unordered_flat_set.hpp>
 #include <cassert>
 #include <condition_variable>
@@ -16,7 +18,7 @@ namespace {
 
 // Critical sections take well under a microsecond: trying a few times beats going to sleep over one.
 std::unique_lock<std::mutex> lock_soon(std::mutex& mutex) {
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 200; ++i) {
     if (mutex.try_lock()) return {mutex, std::adopt_lock};
     __builtin_ia32_pause();
   }
@@ -57,15 +59,21 @@ class LiveScheduler final : public Scheduler {
   void launch(const Batch& batch, TimePoint now, Dispatched& out);
   void launch_dropped(Dispatched& out);
   Flight& take_off(std::span<const Request> requests, TimePoint now, Dispatched& out);
+  void look_out(std::unique_lock<std::mutex>& lock);
   void sleep(std::unique_lock<std::mutex>& lock, const Decision& pause);
   bool somebody_sleeps() const { return sleepers_ > wakeups_; }
   void wake_one(std::unique_lock<std::mutex>& lock);
+
+  static constexpr std::size_t kMostPerTurn = 16;
 
   Options options_;
   Clock& clock_;
 
   mutable std::mutex mutex_;  // guards everything below
   std::condition_variable wakeup_;
+  std::atomic<std::uint64_t> arrivals_{0};  // written under the mutex, watched without
+  int patience_ = 0;                        // how long look_out() does, in spins
+  int skipped_ = 0;
   int sleepers_ = 0;  // threads inside sleep()
   int wakeups_ = 0;   // notifications on their way to them
   std::unique_ptr<Policy> policy_;
@@ -106,6 +114,7 @@ Result<void> LiveScheduler::admit(const Request& request, TimePoint now) {
     return fail(ErrorCode::kDuplicate, fmt::format("request id {} is in use", request.id));
   waiting_bytes_ += request.length;
   statistics_.added(request);
+  arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return {};
 }
 
@@ -120,8 +129,10 @@ bool LiveScheduler::cancel(RequestId id) {
 }
 
 std::size_t LiveScheduler::next(std::span<Dispatched> batches) {
+  // More at a time would keep producers waiting for the lock longer than they are willing to spin.
+  batches = batches.first(std::min<std::size_t>(batches.size(), kMostPerTurn));
   auto lock = lock_soon(mutex_);
-  for (;;) {
+  for (bool looked = false;;) {
     Decision pause = Idle{};
     const std::size_t count = fill(batches, pause);
     if (count > 0 && somebody_sleeps() && policy_->waiting() > 0) wake_one(lock);
@@ -130,8 +141,28 @@ std::size_t LiveScheduler::next(std::span<Dispatched> batches) {
       if (sleepers_ > 0) wakeup_.notify_all();  // the other dispatchers are done too
       return 0;
     }
-    sleep(lock, pause);
+    if (!looked && std::holds_alternative<Idle>(pause) && may_dispatch())
+      look_out(lock);
+    else
+      sleep(lock, pause);
+    looked = !looked;
   }
+}
+
+// Something often arrives just after the queue ran empty, and waiting for it awake is cheaper than going to sleep and
+// being woken. How long to look out follows from how often it was worth it: an idle scheduler soon does not at all.
+void LiveScheduler::look_out(std::unique_lock<std::mutex>& lock) {
+  if (patience_ == 0 && ++skipped_ % 64 != 0) return;
+  const std::uint64_t seen = arrivals_.load(std::memory_order_relaxed);
+  const int spins = std::max(patience_, 16);
+  lock.unlock();
+  bool arrived = false;
+  for (int i = 0; i < spins && !arrived; ++i) {
+    __builtin_ia32_pause();
+    arrived = arrivals_.load(std::memory_order_relaxed) != seen;
+  }
+  lock = lock_soon(mutex_);
+  patience_ = arrived ? std::min(2 * spins, 2048) : patience_ / 2;
 }
 
 std::size_t LiveScheduler::try_next(std::span<Dispatched> batches) {

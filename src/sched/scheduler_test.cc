@@ -53,7 +53,8 @@ TEST(Scheduler, BadRequestsAreRefusedAndItGoesOn) {
 
 TEST(Scheduler, UnknownPoliciesAndOptionsAreErrors) {
   EXPECT_EQ(Scheduler::create({.policy = "nonsense"}).error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(Scheduler::create({.policy = "window", .policy_options = {{"depth", "1"}}}).error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(Scheduler::create({.policy = "window", .policy_options = {{"depth", "1"}}}).error().code,
+            ErrorCode::kInvalid);
   auto scheduler = make_scheduler({.policy = "fifo"});
   EXPECT_FALSE(scheduler->switch_policy("window", {{"width", "-1s"}}));
   EXPECT_EQ(scheduler->statistics().policy, "fifo") << "nothing changed";

@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-void ServiceProfile::learn(Bytes size, Duration took) {
+bool ServiceProfile::learn(Bytes size, Duration took) {
   const auto x = static_cast<double>(size.count());
   const auto y = static_cast<double>(std::max(took, Duration(1)).count());
   weight_ = weight_ * kFade + 1;
@@ -14,10 +14,10 @@ void ServiceProfile::learn(Bytes size, Duration took) {
   time_ = time_ * kFade + y;
   size_size_ = size_size_ * kFade + x * x;
   size_time_ = size_time_ * kFade + x * y;
-  if (--until_fit_ == 0) {
-    fit();
-    until_fit_ = kFirstFit;
-  }
+  if (--until_fit_ > 0) return false;
+  fit();
+  until_fit_ = kFirstFit;
+  return true;
 }
 
 void ServiceProfile::fit() {

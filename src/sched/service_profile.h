@@ -17,7 +17,7 @@ class ServiceProfile {
 
   explicit ServiceProfile(Figures first) : figures_(first) {}
 
-  void learn(Bytes size, Duration took);
+  bool learn(Bytes size, Duration took);  // true: the figures changed
   Duration estimate(Bytes size) const;
   const Figures& figures() const { return figures_; }
 

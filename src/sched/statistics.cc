@@ -98,7 +98,8 @@ void SchedulerStatistics::dropped(const Request& request) {
   ++of(request.stamp.application).counts.dropped;
 }
 
-void SchedulerStatistics::dispatched(std::span<const Request> batch, std::span<const TimePoint> arrived, TimePoint now) {
+void SchedulerStatistics::dispatched(std::span<const Request> batch, std::span<const TimePoint> arrived,
+                                     TimePoint now) {
   ++batches_;
   largest_batch_ = std::max<std::uint64_t>(largest_batch_, batch.size());
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -127,7 +128,8 @@ Scheduler::Statistics SchedulerStatistics::report() const {
   statistics.all.waiting = waits.percentiles();
   statistics.batches = batches_;
   statistics.largest_batch = largest_batch_;
-  if (batches_ > 0) statistics.mean_batch = static_cast<double>(statistics.all.dispatched) / static_cast<double>(batches_);
+  if (batches_ > 0)
+    statistics.mean_batch = static_cast<double>(statistics.all.dispatched) / static_cast<double>(batches_);
   return statistics;
 }
 

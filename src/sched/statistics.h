@@ -15,7 +15,7 @@ namespace tutti {
 // Waiting times in buckets of one eighth of a power of two: percentiles are right to 12%, from 1 ns to 4.8 hours.
 class WaitAxis {
  public:
-  static constexpr int kSteps = 8;      // buckets per power of two
+  static constexpr int kSteps = 8;  // buckets per power of two
   static constexpr int kPowers = 44;
   static constexpr auto options() { return boost::histogram::axis::option::none; }
   static constexpr int size() { return kSteps * (kPowers + 1); }

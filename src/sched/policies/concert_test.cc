@@ -34,8 +34,9 @@ TEST(Concert, TwoServersFedInDifferentOrdersDispatchInTheSameOrder) {
   for (int round = 0; round < 50; ++round) {
     std::vector<Request> requests;
     for (RequestId id = 1; id <= 100; ++id) {
-      Request request = of(id, {static_cast<ApplicationId>(prng.below(10)), Bytes(prng.below(2) ? 0 : prng.below(1 << 22)),
-                                Bytes(prng.below(8) * 65536), Bytes(65536 * (1 + prng.below(4)))});
+      Request request =
+          of(id, {static_cast<ApplicationId>(prng.below(10)), Bytes(prng.below(2) ? 0 : prng.below(1 << 22)),
+                  Bytes(prng.below(8) * 65536), Bytes(65536 * (1 + prng.below(4)))});
       request.stamp.phase = static_cast<PhaseNumber>(prng.below(2));
       request.stamp.phase_start = at_ms(request.stamp.application * 3 + request.stamp.phase);
       request.file = request.stamp.application;
@@ -69,7 +70,8 @@ TEST(Concert, AnUnknownPhaseCountsAsLargeAsTheLevelItHasShown) {
 
 TEST(Concert, PhasesOfOneLevelGoInTheOrderTheyStarted) {
   auto policy = make("concert");
-  Request late = of(1, {.application = 1, .total = 0_B}), early = of(2, {.application = 2, .total = 0_B, .attained = 100_KiB});
+  Request late = of(1, {.application = 1, .total = 0_B}),
+          early = of(2, {.application = 2, .total = 0_B, .attained = 100_KiB});
   late.stamp.phase_start = at_ms(20);
   early.stamp.phase_start = at_ms(10);
   policy->add(late, at_ms(30));

@@ -107,7 +107,7 @@ class Fair final : public QueuedPolicy {
       ready_.erase(number);
     else
       ready_.set(number, {application.finish, application.key});
-    if (!ready_.empty()) store_.prefetch(applications_[ready_.top()].queue.front());
+    if (!ready_.empty()) store_.expect(applications_[ready_.top()].queue.front());
     take(slot);
   }
 

@@ -74,7 +74,8 @@ TEST(HandleRoundRobin, AQuantumOfEightRequestsPerVisit) {
   for (RequestId id = 0; id < 20; ++id) policy->add(piece(100 + id, 1, 2 * id), at_ms(0));  // no neighbours
   for (RequestId id = 0; id < 3; ++id) policy->add(piece(200 + id, 2, id), at_ms(0));       // one batch
   const std::vector<RequestId> order = drain(*policy);
-  EXPECT_THAT(std::vector(order.begin(), order.begin() + 12), ElementsAre(100, 101, 102, 103, 104, 105, 106, 107, 200, 201, 202, 108));
+  EXPECT_THAT(std::vector(order.begin(), order.begin() + 12),
+              ElementsAre(100, 101, 102, 103, 104, 105, 106, 107, 200, 201, 202, 108));
 }
 
 TEST(HandleRoundRobin, AMergedBatchStaysWithinTheQuantum) {

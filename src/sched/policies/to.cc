@@ -16,18 +16,11 @@ class TimeOrder final : public QueuedPolicy {
       : QueuedPolicy(options.duration("patience")), limits_(options), adjacency_(store_) {}
 
  private:
-  void enqueue(Slot slot) override {
-    queue_.push_back(store_, slot);
-    adjacency_.add(slot);
-  }
-
-  void dequeue(Slot slot) override {
-    queue_.remove(store_, slot);
-    adjacency_.remove(slot);
-  }
+  void enqueue(Slot slot) override { adjacency_.add(slot); }
+  void dequeue(Slot slot) override { adjacency_.remove(slot); }
 
   Decision choose(TimePoint /*now*/) override {
-    gather(queue_.front());
+    gather(store_.oldest());
     for (const Slot slot : run_) {
       dequeue(slot);
       take(slot);
@@ -51,7 +44,6 @@ class TimeOrder final : public QueuedPolicy {
   }
 
   MergeLimits limits_;
-  SlotList queue_;
   Adjacency adjacency_;
   std::vector<Slot> run_;
 };

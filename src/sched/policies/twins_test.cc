@@ -23,7 +23,8 @@ TEST(Twins, NodesThatShareAClockAreOnDifferentTargets) {
   for (int nodes = 1; nodes <= kTargets; ++nodes) {
     std::vector<std::unique_ptr<Policy>> policies;
     for (int node = 0; node < nodes; ++node) {
-      policies.push_back(make("twins", {{"width", "10ms"}, {"node", std::to_string(node)}, {"targets", "8"}, {"mode", "strict"}}));
+      policies.push_back(
+          make("twins", {{"width", "10ms"}, {"node", std::to_string(node)}, {"targets", "8"}, {"mode", "strict"}}));
       for (TargetId target = 0; target < kTargets; ++target)
         for (RequestId i = 0; i < 100; ++i) policies.back()->add(to_target(target * 1000 + i, target), at_ms(0));
     }

@@ -29,7 +29,8 @@ TEST(Window, Figure2CommonOrderBringsTheMeanFrom4To3) {
       window->add(issued(i + 1, order[i], 0), at_ms(0));
     }
     for (int t = 1; t <= 4; ++t) {
-      uncoordinated[order[next_ids(*fifo).front() - 1]] = std::max(uncoordinated[order[static_cast<std::size_t>(t) - 1]], t);
+      uncoordinated[order[next_ids(*fifo).front() - 1]] =
+          std::max(uncoordinated[order[static_cast<std::size_t>(t) - 1]], t);
       const ApplicationId served = order[next_ids(*window).front() - 1];
       coordinated[served] = std::max(coordinated[served], t);
     }
@@ -41,8 +42,8 @@ TEST(Window, Figure2CommonOrderBringsTheMeanFrom4To3) {
 // Figure 4: requests are split into windows by issue time and ordered by application inside each.
 TEST(Window, Figure4WindowsFirstThenApplications) {
   auto policy = make("window", {{"width", "1000ms"}});
-  const std::vector<Request> arrivals = {issued(1, 3, 1100), issued(2, 2, 900), issued(3, 1, 1900), issued(4, 3, 100),
-                                         issued(5, 1, 999),  issued(6, 2, 1000), issued(7, 1, 0),   issued(8, 2, 5)};
+  const std::vector<Request> arrivals = {issued(1, 3, 1100), issued(2, 2, 900),  issued(3, 1, 1900), issued(4, 3, 100),
+                                         issued(5, 1, 999),  issued(6, 2, 1000), issued(7, 1, 0),    issued(8, 2, 5)};
   for (const Request& request : arrivals) policy->add(request, at_ms(2000));
   EXPECT_THAT(drain(*policy, at_ms(2000)), ElementsAre(5, 7, 2, 8, 4, 3, 6, 1));
 }
