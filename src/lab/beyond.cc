@@ -190,6 +190,25 @@ void add_claims(const Results& results, ExperimentResult& result) {
                            .ours = makespan});
 }
 
+Chart over_fifo(const Results& results, std::string title, double Averages::*figure) {
+  Chart chart{.title = std::move(title),
+              .x_label = "mix",
+              .y_label = "times fifo's",
+              .bars = true,
+              .logarithmic_x = false,
+              .lines = {{"window", {}, {}}, {"fair", {}, {}}, {"concert", {}, {}}},
+              .x_names = {}};
+  for (const Mix& mix : kMixes) {
+    const auto& policies = results.at(mix.name);
+    for (Line& line : chart.lines) {
+      line.x.push_back(static_cast<double>(chart.x_names.size()));
+      line.y.push_back(policies.at(line.name).*figure / (policies.at("fifo").*figure));
+    }
+    chart.x_names.push_back(mix.name);
+  }
+  return chart;
+}
+
 }  // namespace
 
 Result<ExperimentResult> beyond_unequal(const LabOptions& options) {
@@ -203,6 +222,8 @@ Result<ExperimentResult> beyond_unequal(const LabOptions& options) {
   const auto results = run_mixes(options, result);
   if (!results) return Failure(results.error());
   add_claims(*results, result);
+  result.charts.push_back(over_fifo(*results, "Mean phase against fifo", &Averages::phase));
+  result.charts.push_back(over_fifo(*results, "Mean slowdown against fifo", &Averages::slowdown));
   return result;
 }
 

@@ -52,9 +52,11 @@ dl.facts dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
 
 .wide { overflow-x: auto; margin: 12px 0; -webkit-overflow-scrolling: touch; }
 .source { max-width: none; }
-table { border-collapse: collapse; font-size: 13px; line-height: 1.35; font-variant-numeric: tabular-nums lining-nums; width: 100%; }
+table { border-collapse: collapse; font-size: 13px; line-height: 1.35;
+  font-variant-numeric: tabular-nums lining-nums; width: 100%; }
 table.rows { width: auto; min-width: min(100%, 520px); }
-th { text-align: left; font-weight: 600; color: var(--soft); vertical-align: bottom; border-bottom: 1px solid var(--ink); }
+th { text-align: left; font-weight: 600; color: var(--soft); vertical-align: bottom;
+  border-bottom: 1px solid var(--ink); }
 th, td { padding: 5px 14px 5px 0; }
 th:last-child, td:last-child { padding-right: 4px; }
 td { border-bottom: 1px solid var(--rule); vertical-align: top; }
@@ -69,12 +71,14 @@ td.what code { display: block; color: var(--soft); font-size: 11.5px; overflow-w
 .holds, .fails-mark { white-space: nowrap; font-weight: 600; }
 .holds { color: var(--good); }
 .fails-mark { color: var(--bad); }
-button { font: 500 13px var(--sans); color: var(--ink); background: var(--raised); border: 1px solid var(--rule); border-radius: 4px;
+button { font: 500 13px var(--sans); color: var(--ink); background: var(--raised); border: 1px solid var(--rule);
+  border-radius: 4px;
   padding: 3px 10px; min-width: 30px; min-height: 28px; cursor: pointer; }
 button:hover { border-color: var(--soft); }
 button:focus-visible, .plot:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 
-.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 440px), 1fr)); gap: 28px 36px; margin-top: 20px; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 440px), 1fr)); gap: 28px 36px;
+  margin-top: 20px; }
 .charts.single { grid-template-columns: minmax(0, 760px); }
 figure { margin: 0; min-width: 0; break-inside: avoid; }
 figcaption { font-weight: 600; font-size: 14px; }
@@ -101,7 +105,8 @@ svg .goal-edge { stroke: var(--good); stroke-width: 1.5; }
 svg .paper-mark { fill: var(--ground); stroke: var(--ink); stroke-width: 1.5; }
 svg .bound-mark { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 2 2; }
 
-.scales { display: grid; grid-template-columns: minmax(13em, 5fr) minmax(12em, 5fr) max-content; gap: 6px 18px; align-items: center; font-size: 13px; }
+.scales { display: grid; grid-template-columns: minmax(13em, 5fr) minmax(12em, 5fr) max-content; gap: 6px 18px;
+  align-items: center; font-size: 13px; }
 .scales .value { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .scales .value .soft { font-size: 12px; }
 .scales svg { height: 22px; }
@@ -111,20 +116,25 @@ svg .bound-mark { stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 2 2; 
 .timeline .bar .soft { margin-left: 6px; font-size: 12.5px; font-variant-numeric: tabular-nums; }
 .timeline .plot { touch-action: pan-y; cursor: grab; user-select: none; -webkit-user-select: none; }
 .timeline .plot.moving { cursor: grabbing; }
-#tip { position: fixed; z-index: 2; pointer-events: none; background: var(--ink); color: var(--ground); border-radius: 4px;
-  padding: 4px 9px; font-size: 12.5px; line-height: 1.4; max-width: 320px; white-space: pre-line; font-variant-numeric: tabular-nums; }
-.broken { border-left: 3px solid var(--bad); background: var(--bad-tint); padding: 10px 16px; color: var(--bad); font-weight: 600; }
+#tip { position: fixed; z-index: 2; pointer-events: none; background: var(--ink); color: var(--ground);
+  border-radius: 4px;
+  padding: 4px 9px; font-size: 12.5px; line-height: 1.4; max-width: 320px; white-space: pre-line;
+  font-variant-numeric: tabular-nums; }
+.broken { border-left: 3px solid var(--bad); background: var(--bad-tint); padding: 10px 16px; color: var(--bad);
+  font-weight: 600; }
 footer { margin-top: 48px; padding-top: 14px; border-top: 1px solid var(--rule); font-size: 13px; color: var(--soft); }
 
 @media (max-width: 640px) {
   main { padding: 24px 16px 48px; }
   h1 { font-size: 26px; }
   h2 { font-size: 21px; overflow-wrap: anywhere; }
-  td.what { min-width: 12em; }
-  .scales { grid-template-columns: 1fr max-content; gap: 0 12px; }
+  td.what { min-width: 9em; }
+  td.what code { overflow-wrap: anywhere; }
+  .claims .word { display: none; }
+  .claims th, .claims td { padding-right: 8px; }
+  .scales { grid-template-columns: minmax(0, 1fr); gap: 0; }
   .scales > :nth-child(3n + 1) { margin-top: 10px; }
-  .scales > :nth-child(3n + 2) { grid-column: 1 / -1; grid-row: auto; order: 0; }
-  .scales > .value { grid-column: 1 / -1; text-align: left; }
+  .scales > .value { text-align: left; }
 }
 @media screen { .hidden-row { display: none; } }
 @media print {
@@ -133,6 +143,8 @@ footer { margin-top: 48px; padding-top: 14px; border-top: 1px solid var(--rule);
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   main { max-width: none; padding: 0; }
   button, #tip { display: none; }
+  .charts { grid-template-columns: 1fr 1fr; gap: 16px 24px; }
+  .charts.single { grid-template-columns: 75%; }
   .wide { overflow: visible; }
   table { font-size: 8pt; }
   th, td { padding-right: 8px; }
