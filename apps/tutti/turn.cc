@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "command.h"
 #include "gate/coordinator.h"
+#include "layout/discovery.h"
 
 extern char** environ;
 
@@ -34,14 +35,18 @@ void pass_on(int signal) {
   if (child > 0) kill(static_cast<pid_t>(child), signal);
 }
 
-// A path stands for all targets, and is where to probe unless told otherwise.
+// The targets of a file, if its file system tells; else all. A path is also where to probe, unless told otherwise.
 Result<gate::TargetList> targets_of(const TurnOptions& given, gate::CoordinatorOptions& options) {
   if (given.targets.find('/') == std::string::npos) return gate::TargetList::parse(given.targets);
   std::filesystem::path path(given.targets);
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) path = path.parent_path();
   if (options.prober.directory.empty()) options.prober.directory = path.string();
-  return gate::TargetList::everything();
+  const auto layout = discover_file(given.targets, gate::kMaxTargets);
+  if (!layout) return Failure(layout.error());
+  // Who cannot tell which targets hold what names them all.
+  if (!*layout || (*layout)->targets.size() >= gate::kMaxTargets) return gate::TargetList::everything();
+  return gate::TargetList::of((*layout)->targets);
 }
 
 Result<gate::CoordinatorOptions> coordinator_options(const TurnOptions& given) {
@@ -110,7 +115,7 @@ Command turn_command() {
   return {"turn", "Run a command when it is its turn: tutti turn --targets 0-3 -- cp big /scratch/", [](CLI::App& app) {
             auto given = std::make_shared<TurnOptions>();
             app.add_option("--targets", given->targets,
-                           "Targets the command writes to: '*', a list such as 0,4-7, or a path (all targets)")
+                           "Targets the command writes to: '*', a list such as 0,4-7, or a file on them")
                 ->capture_default_str();
             app.add_option("--gate", given->gate,
                            "Socket path or HOST:PORT of the gate, or 'off' (default: $TUTTI_GATE)");

@@ -22,6 +22,7 @@ class Channel {
   static Result<Channel> open(const Address& address, Duration timeout);
 
   const Welcome& welcome() const { return welcome_; }
+  int descriptor() const { return fd_.get(); }  // to wait for with others
 
   // Never waits: kUnreachable if the gate is gone or does not take any more.
   Result<void> send(const Message& message);

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 namespace tutti::gate {
 namespace {
@@ -56,9 +57,15 @@ struct Endpoint {
 
 // Connects within the time, or says errno.
 int connect_within(int fd, Endpoint to, Duration timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   const int flags = fcntl(fd, F_GETFL);
   fcntl(fd, F_SETFL, flags | O_NONBLOCK);
   int error = connect(fd, to.address, to.length) == 0 ? 0 : errno;
+  // A Unix socket whose backlog is full, as when thousands of jobs start at once, says so and is to be tried again.
+  while (error == EAGAIN && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    error = connect(fd, to.address, to.length) == 0 ? 0 : errno;
+  }
   if (error == EINPROGRESS) {
     pollfd wait{fd, POLLOUT, 0};
     const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(std::max(timeout, Duration::zero())).count();
@@ -76,7 +83,6 @@ int connect_within(int fd, Endpoint to, Duration timeout) {
 Result<Fd> connected(Fd fd, Endpoint to, const Address& address, Duration timeout) {
   const int error = connect_within(fd.get(), to, timeout);
   if (error == 0) return fd;
-  // A Unix socket whose backlog is full says EAGAIN: the gate is there but does not accept.
   const bool late = error == ETIMEDOUT || error == EAGAIN;
   return system_error(late ? ErrorCode::kTimeout : ErrorCode::kUnreachable,
                       fmt::format("cannot reach the gate at {}", address.text()), error);
