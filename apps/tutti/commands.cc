@@ -3,24 +3,31 @@
 
 namespace tutti::cli {
 
-// One line per command file, and one row below.
+// One line per command, and one row below.
 Command bench_command();
+Command cat_command();
+Command cp_command();
+Command down_command();
 Command gate_command();
+Command get_command();
 Command lab_command();
 Command layout_command();
+Command ls_command();
+Command node_command();
 Command policies_command();
+Command policy_command();
+Command put_command();
 Command sim_command();
+Command status_command();
+Command top_command();
 Command turn_command();
+Command up_command();
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
-      bench_command(),     //
-      gate_command(),      //
-      lab_command(),       //
-      layout_command(),    //
-      policies_command(),  //
-      sim_command(),       //
-      turn_command(),      //
+      bench_command(), cat_command(),    cp_command(),     down_command(), gate_command(),     get_command(),
+      lab_command(),   layout_command(), ls_command(),     node_command(), policies_command(), policy_command(),
+      put_command(),   sim_command(),    status_command(), top_command(),  turn_command(),     up_command(),
   };
   return list;
 }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// tutti policy show | set: on a running cluster, under load.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/table.h"
+#include "cluster.h"
+#include "command.h"
+#include "node_options.h"
+
+namespace tutti::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Arguments {
+  ClusterChoice cluster;
+  bool json = false;
+  std::string policy;
+  std::vector<std::string> options;
+};
+
+std::string joined(const PolicyOptions& options) {
+  std::string text;
+  for (const auto& [name, value] : options) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+  return text;
+}
+
+int show(const Arguments& arguments) {
+  const auto cluster = arguments.cluster.load();
+  if (!cluster) return report(cluster.error());
+  auto list = ordered_json::array();
+  Table table({"node", "policy", "options"});
+  int status = kDone;
+  for (const NodeAddress& node : cluster->nodes) {
+    auto control = connect_to(*cluster, node);
+    const auto policy = control ? (*control)->policy() : Result<wire::PolicyReply>(Failure(control.error()));
+    if (!policy) {
+      status = report({policy.error().code, node.name + ": " + policy.error().message});
+      continue;
+    }
+    list.push_back({{"node", node.name}, {"policy", policy->policy}, {"options", policy->options}});
+    table.add({node.name, policy->policy, joined(policy->options)});
+  }
+  if (arguments.json)
+    fmt::print("{}\n", list.dump(2));
+  else
+    fmt::print("{}", table.text());
+  return status;
+}
+
+// All nodes get it; a node that refuses or is down is named, and the others keep what they were told.
+int set(const Arguments& arguments) {
+  const auto cluster = arguments.cluster.load();
+  if (!cluster) return report(cluster.error());
+  const auto options = parse_policy_options(arguments.options);
+  if (!options) return report(options.error());
+  int status = kDone;
+  for (const NodeAddress& node : cluster->nodes) {
+    auto control = connect_to(*cluster, node);
+    const auto done =
+        control ? (*control)->set_policy(arguments.policy, *options) : Result<void>(Failure(control.error()));
+    if (!done) status = report({done.error().code, node.name + ": " + done.error().message});
+  }
+  return status;
+}
+
+}  // namespace
+
+Command policy_command() {
+  return {"policy", "Show or change the policy of a running cluster", [](CLI::App& app) {
+            auto arguments = std::make_shared<Arguments>();
+            app.require_subcommand(1);
+            CLI::App* showing = app.add_subcommand("show", "What each node orders by");
+            arguments->cluster.define(*showing);
+            showing->add_flag("--json", arguments->json, "One JSON document instead of a table");
+            CLI::App* setting = app.add_subcommand("set", "Change it on all nodes; nothing that waits is lost");
+            arguments->cluster.define(*setting);
+            setting->add_option("policy", arguments->policy, "Its name (tutti policies)")->required();
+            setting->add_option("-o,--option", arguments->options, "As name=value; may be repeated");
+            return [arguments, showing] { return showing->parsed() ? show(*arguments) : set(*arguments); };
+          }};
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// tutti top: who uses which target how much, live.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/table.h"
+#include "base/units.h"
+#include "cluster.h"
+#include "command.h"
+
+namespace tutti::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Seconds = std::chrono::duration<double>;
+
+struct Arguments {
+  ClusterChoice cluster;
+  std::string interval = "1s";
+  bool once = false, json = false;
+  std::size_t rows = 40;
+};
+
+using UsageKey = std::pair<ApplicationId, TargetId>;
+
+struct Sample {
+  std::chrono::steady_clock::time_point taken;
+  std::map<UsageKey, wire::Usage> usage;
+  std::uint64_t waiting = 0, in_flight = 0;
+  std::size_t nodes_up = 0;
+};
+
+struct Row {
+  wire::Usage now;
+  double read_rate = 0, write_rate = 0;  // bytes per second
+  double request_rate = 0;
+  Duration mean_wait{};  // per request in the interval
+  double share = 0;      // of all bytes in the interval
+};
+
+// Keeps connections open from sample to sample; a node that went away is tried again.
+class Watch {
+ public:
+  explicit Watch(const Cluster& cluster) : cluster_(cluster), links_(cluster.nodes.size()) {}
+
+  Sample take() {
+    Sample sample;
+    sample.taken = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (!links_[i])
+        if (auto link = connect_to(cluster_, cluster_.nodes[i], std::chrono::seconds(1))) links_[i] = std::move(*link);
+      if (!links_[i]) continue;
+      auto statistics = links_[i]->statistics();
+      if (!statistics) {
+        links_[i] = nullptr;
+        continue;
+      }
+      ++sample.nodes_up;
+      sample.waiting += statistics->waiting;
+      sample.in_flight += statistics->in_flight;
+      for (const wire::Usage& usage : statistics->usage) add(sample, usage);
+    }
+    return sample;
+  }
+
+ private:
+  // A target may be served by a stand-in, too: what both did counts.
+  static void add(Sample& sample, const wire::Usage& usage) {
+    auto [entry, fresh] = sample.usage.try_emplace({usage.application, usage.target}, usage);
+    if (fresh) return;
+    wire::Usage& sum = entry->second;
+    sum.requests += usage.requests;
+    sum.read_bytes += usage.read_bytes;
+    sum.written_bytes += usage.written_bytes;
+    sum.waiting += usage.waiting;
+    sum.waiting_bytes += usage.waiting_bytes;
+    sum.queued += usage.queued;
+    sum.engine += usage.engine;
+  }
+
+  const Cluster& cluster_;
+  std::vector<std::unique_ptr<Control>> links_;
+};
+
+// Counters of a node that was restarted begin again at 0.
+std::uint64_t since(std::uint64_t before, std::uint64_t now) {
+  return now >= before ? now - before : now;
+}
+
+std::vector<Row> compare(const Sample& before, const Sample& now) {
+  const double seconds = std::max(1e-3, Seconds(now.taken - before.taken).count());
+  std::vector<Row> rows;
+  double all = 0;
+  for (const auto& [key, usage] : now.usage) {
+    const auto found = before.usage.find(key);
+    const wire::Usage earlier = found == before.usage.end() ? wire::Usage{} : found->second;
+    const std::uint64_t requests = since(earlier.requests, usage.requests);
+    if (requests == 0 && usage.waiting == 0) continue;
+    Row row{.now = usage};
+    row.read_rate = static_cast<double>(since(earlier.read_bytes, usage.read_bytes)) / seconds;
+    row.write_rate = static_cast<double>(since(earlier.written_bytes, usage.written_bytes)) / seconds;
+    row.request_rate = static_cast<double>(requests) / seconds;
+    if (requests > 0)
+      row.mean_wait = Duration(static_cast<std::int64_t>(
+          since(static_cast<std::uint64_t>(earlier.queued.count()), static_cast<std::uint64_t>(usage.queued.count())) /
+          requests));
+    all += row.read_rate + row.write_rate;
+    rows.push_back(row);
+  }
+  for (Row& row : rows) row.share = all > 0 ? (row.read_rate + row.write_rate) / all : 0;
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.share > b.share; });
+  return rows;
+}
+
+ordered_json to_json(const Cluster& cluster, const Sample& sample, const std::vector<Row>& rows) {
+  auto list = ordered_json::array();
+  for (const Row& row : rows)
+    list.push_back({{"application", row.now.application},
+                    {"job", row.now.job},
+                    {"target", row.now.target},
+                    {"read_bytes_per_second", row.read_rate},
+                    {"written_bytes_per_second", row.write_rate},
+                    {"requests_per_second", row.request_rate},
+                    {"waiting", row.now.waiting},
+                    {"waiting_bytes", row.now.waiting_bytes},
+                    {"mean_wait_seconds", Seconds(row.mean_wait).count()},
+                    {"share", row.share}});
+  return {{"nodes", cluster.nodes.size()},
+          {"nodes_up", sample.nodes_up},
+          {"waiting", sample.waiting},
+          {"in_flight", sample.in_flight},
+          {"rows", list}};
+}
+
+std::string to_text(const Cluster& cluster, const Sample& sample, const std::vector<Row>& rows, std::size_t most) {
+  Table table(
+      {"application", "job", "target", "read MB/s", "write MB/s", "requests/s", "waiting", "mean wait", "share"});
+  for (std::size_t i = 0; i < std::min(most, rows.size()); ++i) {
+    const Row& row = rows[i];
+    table.add({std::to_string(row.now.application), row.now.job, std::to_string(row.now.target),
+               fmt::format("{:.1f}", row.read_rate / 1e6), fmt::format("{:.1f}", row.write_rate / 1e6),
+               fmt::format("{:.0f}", row.request_rate), std::to_string(row.now.waiting), format(row.mean_wait),
+               fmt::format("{:.0f}%", row.share * 100)});
+  }
+  return fmt::format("{} of {} nodes up, {} waiting, {} in flight\n\n{}{}", sample.nodes_up, cluster.nodes.size(),
+                     sample.waiting, sample.in_flight, table.text(),
+                     rows.size() > most ? fmt::format("... and {} more\n", rows.size() - most) : "");
+}
+
+int run(const Arguments& arguments) {
+  const auto cluster = arguments.cluster.load();
+  if (!cluster) return report(cluster.error());
+  const auto interval = parse_duration(arguments.interval);
+  if (!interval) return report(interval.error());
+  Watch watch(*cluster);
+  Sample before = watch.take();
+  if (before.nodes_up == 0) return report({ErrorCode::kUnreachable, "no node of the cluster answers"});
+  do {
+    std::this_thread::sleep_for(*interval);
+    Sample now = watch.take();
+    const auto rows = compare(before, now);
+    if (arguments.json)
+      fmt::print("{}\n", to_json(*cluster, now, rows).dump(arguments.once ? 2 : -1));
+    else
+      fmt::print("{}{}", !arguments.once && isatty(1) ? "\033[H\033[2J" : "",
+                 to_text(*cluster, now, rows, arguments.rows));
+    std::fflush(stdout);
+    before = std::move(now);
+  } while (!arguments.once);
+  return kDone;
+}
+
+}  // namespace
+
+Command top_command() {
+  return {"top", "Live: which application uses which target how much", [](CLI::App& app) {
+            auto arguments = std::make_shared<Arguments>();
+            arguments->cluster.define(app);
+            app.add_option("--interval", arguments->interval, "Between refreshes")->capture_default_str();
+            app.add_option("--rows", arguments->rows, "At most")->capture_default_str();
+            app.add_flag("--once", arguments->once, "One interval, then end");
+            app.add_flag("--json", arguments->json, "For programs: one document per interval");
+            return [arguments] { return run(*arguments); };
+          }};
+}
+
+}  // namespace tutti::cli
