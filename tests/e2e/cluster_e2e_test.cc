@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real processes, real sockets, real files: what an administrator and a user would see.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <tutti/client.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/prng.h"
+#include "node/control.h"
+#include "node/pid_file.h"
+
+namespace tutti {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Outcome {
+  int status = -1;
+  std::string output;  // both streams
+};
+
+// Runs a program to its end.
+Outcome run(std::vector<std::string> words) {
+  int ends[2];
+  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child = -1;
+  const int spawned = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  Outcome outcome;
+  char buffer[4096];
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+    outcome.output.append(buffer, static_cast<std::size_t>(got));
+  close(ends[0]);
+  if (spawned != 0) return outcome;
+  int status = 0;
+  waitpid(child, &status, 0);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+std::string content(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+class ClusterTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "tutti-e2e-XXXXXX").string();
+    base_ = mkdtemp(pattern.data());
+    chmod(base_.c_str(), 0755);
+    directory_ = base_ + "/cluster";
+    files_ = directory_ + "/files/";
+  }
+  void TearDown() override {
+    if (fs::exists(directory_ + "/cluster.toml")) tutti({"down", "--dir", directory_, "--now"});
+    fs::remove_all(base_);
+  }
+
+  static Outcome tutti(std::vector<std::string> words) {
+    words.insert(words.begin(), TUTTI_BINARY);
+    return run(std::move(words));
+  }
+  // A command about the running cluster.
+  Outcome on_cluster(std::vector<std::string> words) {
+    words.insert(words.end(), {"--cluster", directory_ + "/cluster.toml"});
+    return tutti(std::move(words));
+  }
+  void up(std::vector<std::string> more = {}) {
+    std::vector<std::string> words{"up", "--dir", directory_, "--stripe-size", "64KiB"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = tutti(words);
+    ASSERT_EQ(outcome.status, 0) << outcome.output;
+  }
+  std::unique_ptr<Client> client(Duration request_timeout = std::chrono::seconds(30)) {
+    ClientOptions options{.cluster = load_cluster(directory_ + "/cluster.toml").value()};
+    options.cluster.request_timeout = request_timeout;
+    auto connected = Client::connect(std::move(options));
+    EXPECT_TRUE(connected) << connected.error().message;
+    return std::move(*connected);
+  }
+  pid_t process_of(const std::string& node) {
+    return PidFile::holder(directory_ + "/run/" + node + ".pid").value_or(-1);
+  }
+
+  std::string base_, directory_, files_;
+};
+
+// Writes random extents of its own file until told to stop, and knows what must be in it.
+class Writer {
+ public:
+  static constexpr std::size_t kSize = 4 << 20;
+
+  Writer(Client& client, std::string path, std::uint64_t seed)
+      : path_(std::move(path)), prng_(seed), model_(kSize, '\0') {
+    auto opened = client.open(path_, {.write = true, .create = true});
+    EXPECT_TRUE(opened) << opened.error().message;
+    file_ = std::move(*opened);
+    thread_ = std::thread([this] { work(); });
+  }
+  ~Writer() { stop(); }
+
+  void stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  std::uint64_t written() const { return written_; }
+  const std::string& failure() const { return failure_; }
+  const std::string& path() const { return path_; }
+  std::string expected() const { return model_.substr(0, end_); }
+  File& file() { return *file_; }
+
+ private:
+  void work() {
+    while (!stopping_) {
+      const std::uint64_t offset = prng_.below(kSize - 1);
+      const std::uint64_t length = 1 + prng_.below(std::min<std::uint64_t>(kSize - offset, 300000));
+      std::string text(length, static_cast<char>('a' + prng_.below(26)));
+      const auto done = file_->write(offset, std::as_bytes(std::span(text)));
+      if (!done) {
+        failure_ = done.error().message;
+        return;
+      }
+      model_.replace(offset, length, text);
+      end_ = std::max(end_, offset + length);
+      ++written_;
+    }
+  }
+
+  std::string path_;
+  Prng prng_;
+  std::string model_;
+  std::uint64_t end_ = 0;
+  std::shared_ptr<File> file_;
+  std::string failure_;
+  std::atomic<std::uint64_t> written_{0};
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+void wait_for_writes(const std::vector<std::unique_ptr<Writer>>& writers, std::uint64_t more) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (const auto& writer : writers) {
+    const std::uint64_t goal = writer->written() + more;
+    while (writer->written() < goal && writer->failure().empty() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    EXPECT_GE(writer->written(), goal) << writer->failure();
+  }
+}
+
+TEST_F(ClusterTest, OneCommandUpAndPlainFiles) {
+  up();
+  EXPECT_EQ(tutti({"up", "--dir", directory_}).status, 1) << "it is up already";
+  std::string text;
+  for (int i = 0; i < 100000; ++i) text += std::to_string(i) + "\n";
+  { std::ofstream(base_ + "/local") << text; }
+  EXPECT_EQ(on_cluster({"put", base_ + "/local", "copy"}).status, 0);
+  EXPECT_EQ(content(files_ + "copy"), text) << "switch Tutti off and the file is still there";
+  EXPECT_EQ(on_cluster({"cp", "copy", "second"}).status, 0);
+  EXPECT_EQ(on_cluster({"get", "second", base_ + "/back"}).status, 0);
+  EXPECT_EQ(content(base_ + "/back"), text);
+  EXPECT_EQ(on_cluster({"cat", "second"}).output, text);
+  { std::ofstream(files_ + "beside") << "written beside Tutti"; }
+  EXPECT_EQ(on_cluster({"cat", "beside"}).output, "written beside Tutti");
+  EXPECT_THAT(on_cluster({"ls"}).output, HasSubstr("beside"));
+  EXPECT_EQ(on_cluster({"cat", "nothing"}).status, 1);
+  EXPECT_THAT(on_cluster({"top", "--once", "--json", "--interval", "50ms"}).output, HasSubstr("\"nodes_up\": 4"));
+  EXPECT_EQ(on_cluster({"status"}).status, 0);
+  EXPECT_EQ(tutti({"down", "--dir", directory_}).status, 0);
+  EXPECT_EQ(on_cluster({"status"}).status, 1);
+}
+
+TEST_F(ClusterTest, ADeadClusterIsBroughtUpAgain) {
+  up({"--nodes", "2"});
+  for (const std::string node : {"node0", "node1"}) kill(process_of(node), SIGKILL);
+  while (process_of("node0") != -1 || process_of("node1") != -1)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(on_cluster({"status"}).status, 1);
+  up({"--nodes", "2"});
+  EXPECT_EQ(on_cluster({"status"}).status, 0);
+}
+
+TEST_F(ClusterTest, VerifiedWritesWhileNodesAreKilled) {
+  up({"--lease", "1s"});
+  auto connected = client(std::chrono::seconds(2));
+  std::vector<std::unique_ptr<Writer>> writers;
+  for (std::uint64_t i = 0; i < 3; ++i)
+    writers.push_back(std::make_unique<Writer>(*connected, "file" + std::to_string(i), i + 1));
+  wait_for_writes(writers, 20);
+  ASSERT_EQ(kill(process_of("node1"), SIGKILL), 0);
+  wait_for_writes(writers, 20);
+  ASSERT_EQ(kill(process_of("node3"), SIGKILL), 0);
+  wait_for_writes(writers, 20);
+  for (const auto& writer : writers) {
+    writer->stop();
+    EXPECT_EQ(writer->failure(), "");
+    EXPECT_TRUE(writer->file().fsync());
+    EXPECT_TRUE(content(files_ + writer->path()) == writer->expected()) << writer->path() << " differs from the model";
+  }
+}
+
+TEST_F(ClusterTest, ThePolicyIsSwitchedUnderLoad) {
+  up({"--nodes", "2", "--depth", "1"});
+  auto connected = client();
+  std::vector<std::unique_ptr<Writer>> writers;
+  for (std::uint64_t i = 0; i < 3; ++i)
+    writers.push_back(std::make_unique<Writer>(*connected, "file" + std::to_string(i), i + 1));
+  for (const std::string policy : {"fifo", "window", "to", "sjf", "fair", "concert"}) {
+    EXPECT_EQ(on_cluster({"policy", "set", policy}).status, 0);
+    wait_for_writes(writers, 3);
+  }
+  EXPECT_EQ(on_cluster({"policy", "set", "window", "-o", "width=zero"}).status, 2);
+  EXPECT_THAT(on_cluster({"policy", "show"}).output, HasSubstr("concert"));
+  for (const auto& writer : writers) {
+    writer->stop();
+    EXPECT_EQ(writer->failure(), "");
+    EXPECT_TRUE(content(files_ + writer->path()) == writer->expected()) << writer->path();
+  }
+}
+
+TEST_F(ClusterTest, StoppingLosesNothingThatWasAcknowledged) {
+  up({"--nodes", "2"});
+  ClientOptions options{.cluster = load_cluster(directory_ + "/cluster.toml").value()};
+  options.cluster.request_timeout = std::chrono::seconds(1);
+  options.give_up = std::chrono::seconds(3);
+  auto connected = Client::connect(std::move(options)).value();
+  auto file = connected->open("file", {.write = true, .create = true}).value();
+  std::uint64_t acknowledged = 0;
+  std::thread writer([&] {
+    const std::string block(10000, 'b');
+    while (file->write(acknowledged * block.size(), std::as_bytes(std::span(block)))) ++acknowledged;
+  });
+  while (fs::file_size(files_ + "file") < 1000000) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const Outcome down = tutti({"down", "--dir", directory_});
+  EXPECT_EQ(down.status, 0) << down.output;
+  EXPECT_THAT(down.output, Not(HasSubstr("killed")));
+  writer.join();
+  const std::string text = content(files_ + "file");
+  ASSERT_GE(text.size(), acknowledged * 10000);
+  EXPECT_EQ(text.substr(0, acknowledged * 10000).find_first_not_of('b'), std::string::npos);
+}
+
+TEST_F(ClusterTest, NobodyGetsWhatHeCouldNotHaveWithoutTutti) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs the right to act for others";
+  up({"--nodes", "2"});
+  { std::ofstream(files_ + "private") << "private"; }
+  chmod((files_ + "private").c_str(), 0600);
+  { std::ofstream(files_ + "public") << "public"; }
+  chmod((files_ + "public").c_str(), 0644);
+  { std::ofstream(base_ + "/outside") << "outside"; }
+  fs::create_symlink(base_ + "/outside", files_ + "escape");
+  const auto as_user = [&](std::vector<std::string> words) {
+    std::vector<std::string> all{"setpriv", "--reuid", "4711", "--regid", "4711", "--clear-groups", TUTTI_BINARY};
+    all.insert(all.end(), words.begin(), words.end());
+    all.insert(all.end(), {"--cluster", directory_ + "/cluster.toml"});
+    return run(all);
+  };
+  EXPECT_EQ(as_user({"cat", "public"}).output, "public");
+  const Outcome denied = as_user({"cat", "private"});
+  EXPECT_EQ(denied.status, 1);
+  EXPECT_THAT(denied.output, HasSubstr("ermission denied"));
+  EXPECT_EQ(as_user({"put", base_ + "/outside", "public"}).status, 1);
+  EXPECT_EQ(content(files_ + "public"), "public");
+  EXPECT_EQ(as_user({"put", base_ + "/outside", "mine"}).status, 0);
+  struct stat status {};
+  ASSERT_EQ(stat((files_ + "mine").c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, 4711U);
+  EXPECT_EQ(as_user({"cat", "escape"}).status, 1);
+  EXPECT_EQ(as_user({"cat", "../cluster.toml"}).status, 2) << "wrong usage";
+  EXPECT_EQ(as_user({"policy", "set", "fifo"}).status, 1) << "only for the node's own user and root";
+}
+
+int connect_unix(const std::string& path) {
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
+TEST_F(ClusterTest, GarbageHarmsOnlyWhoSendsIt) {
+  up({"--nodes", "1"});
+  { std::ofstream(files_ + "f") << "fine"; }
+  Prng prng(1);
+  for (int i = 0; i < 50; ++i) {
+    const int socket = connect_unix(directory_ + "/run/node0.sock");
+    std::string garbage(prng.below(5000), '\0');
+    for (char& byte : garbage) byte = static_cast<char>(prng());
+    EXPECT_GE(send(socket, garbage.data(), garbage.size(), MSG_NOSIGNAL), -1);
+    close(socket);
+  }
+  EXPECT_EQ(on_cluster({"cat", "f"}).output, "fine");
+  EXPECT_EQ(on_cluster({"status"}).status, 0);
+}
+
+std::uint16_t free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(socket, reinterpret_cast<sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  close(socket);
+  return ntohs(address.sin_port);
+}
+
+TEST_F(ClusterTest, OverTcpOnlyThoseWithTheKeyAreServed) {
+  fs::create_directories(directory_ + "/files");
+  const auto write_key = [&](const std::string& path, char fill) {
+    { std::ofstream(path) << std::string(64, fill); }
+    chmod(path.c_str(), 0600);
+  };
+  write_key(directory_ + "/key", 'k');
+  write_key(directory_ + "/wrong", 'w');
+  Cluster cluster;
+  cluster.nodes = {{"node0", "tcp:127.0.0.1:" + std::to_string(free_port()), {0}}};
+  cluster.key_file = directory_ + "/key";
+  ASSERT_TRUE(save_cluster(cluster, directory_ + "/cluster.toml"));
+  fs::create_directory(directory_ + "/run");
+  const pid_t node = fork();
+  if (node == 0) {
+    execl(TUTTI_BINARY, "tutti", "node", "--cluster", (directory_ + "/cluster.toml").c_str(), "--dir", files_.c_str(),
+          "--pid-file", (directory_ + "/run/node0.pid").c_str(), nullptr);
+    _exit(127);
+  }
+  Control::Options right{.endpoint = cluster.nodes[0].endpoint, .key_file = directory_ + "/key"};
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  auto control = Control::connect(right);
+  while (!control && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    control = Control::connect(right);
+  }
+  ASSERT_TRUE(control) << control.error().message;
+  EXPECT_EQ((*control)->health()->node, "node0");
+  auto wrong = Control::connect({.endpoint = right.endpoint, .key_file = directory_ + "/wrong"});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, ErrorCode::kDenied) << wrong.error().message;
+  EXPECT_FALSE(Control::connect({.endpoint = right.endpoint}));
+  EXPECT_TRUE((*control)->stop(Scheduler::Stop::kDrain));
+  int status = -1;
+  EXPECT_EQ(waitpid(node, &status, 0), node);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+}  // namespace
+}  // namespace tutti
