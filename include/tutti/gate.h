@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Take turns for checkpoints: plain C, link with libtutti_gate.
+ * Take turns for checkpoints: plain C, link with -ltutti_gate.
  *
  *   tutti_phase_begin("0-3", bytes);    // returns when it is this job's turn
  *   write_checkpoint();

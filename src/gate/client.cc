@@ -98,7 +98,8 @@ class SocketClient final : public Client {
   const ClientOptions options_;
   const Address address_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;  // a phase ended, the keeper has connected, or stop
+  std::condition_variable changed_;  // a phase ended, or the keeper has connected
+  std::condition_variable stopped_;  // the keeper sleeps here, so that the end of a phase does not wake it
   SessionId session_ = random_number();
   std::optional<Channel> channel_;
   bool known_ = false;  // the gate has answered before
@@ -120,7 +121,7 @@ SocketClient::~SocketClient() {
     stop_ = true;
     if (depth_ > 0) end_phase();
   }
-  changed_.notify_all();
+  stopped_.notify_all();
   if (keeper_.joinable()) keeper_.join();
 }
 
@@ -323,7 +324,7 @@ void SocketClient::start_keeper() {
 void SocketClient::keep() {
   Lock lock(mutex_);
   while (!stop_) {
-    changed_.wait_for(lock, tick());
+    stopped_.wait_for(lock, tick());
     if (stop_) return;
     if (channel_) listen();
     if (channel_) keep_lease();
