@@ -99,8 +99,9 @@ class Concert final : public QueuedPolicy {
   }
 
   std::uint64_t left_of(const Stamp& stamp) const {
-    // A phase that outgrew its announced size was announced wrongly: it counts as unknown from there on.
     if (stamp.phase_total > stamp.attained) return (stamp.phase_total - stamp.attained).count();
+    // A phase that outgrew what it was said to be: expected to go on for as much again as it is over.
+    if (stamp.phase_total > Bytes{}) return (stamp.attained - stamp.phase_total + stamp.bottleneck).count();
     return level_of(stamp.attained.count() + stamp.bottleneck.count());
   }
 
