@@ -14,6 +14,14 @@ Result<ExperimentResult> sc11_figure5(const LabOptions& options);
 Result<ExperimentResult> sc11_figure6(const LabOptions& options);
 Result<ExperimentResult> sc11_figure7(const LabOptions& options);
 Result<ExperimentResult> sc11_figure8(const LabOptions& options);
+// agios.cc
+Result<ExperimentResult> agios_patterns(const LabOptions& options);
+// forwarding.cc
+Result<ExperimentResult> twins_forwarding(const LabOptions& options);
+// thesis.cc
+Result<ExperimentResult> thesis_identical(const LabOptions& options);
+Result<ExperimentResult> thesis_mixed(const LabOptions& options);
+Result<ExperimentResult> thesis_scale(const LabOptions& options);
 // beyond.cc
 Result<ExperimentResult> beyond_unequal(const LabOptions& options);
 

@@ -42,6 +42,7 @@ class Stamper {
   // Remembers the phase's size, if anything was issued in it.
   void end_phase();
   bool in_phase() const { return open_; }
+  ApplicationId application() const { return application_; }
 
   // The stamp of the next operation, whose pieces lie on `shares` (a target may appear more than once).
   // Outside of a phase it begins one of kind 0.

@@ -18,6 +18,7 @@ enum class EventKind : std::uint8_t {
   kReturn,   // a = station, b = ticket: a server's answer is back at the forwarding node
   kTimeout,  // a = operation slot, b = its generation
   kFault,    // a = index of the fault, b = 0: begins, 1: ends
+  kGate,     // a = application, b = what for (World::GateStep)
 };
 
 struct Event {

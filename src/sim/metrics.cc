@@ -32,9 +32,9 @@ double jain(const std::vector<double>& shares) {
 // Mean phase of each application when nobody else is there.
 Result<std::vector<double>> alone_times(const Scenario& scenario) {
   const auto key = [](const Application& a) {
-    return std::make_tuple(a.ranks, a.ranks_per_node, a.operations, a.size.count(), a.block.count(), a.gap.count(),
-                           a.think.count(), a.outstanding, a.direction, a.pattern, a.barrier, a.file_per_process,
-                           a.stripe_size.count(), a.stripe_count);
+    return std::make_tuple(a.ranks, a.ranks_per_node, a.operations, a.size.count(), a.largest_request.count(),
+                           a.block.count(), a.gap.count(), a.think.count(), a.outstanding, a.direction, a.pattern,
+                           a.barrier, a.file_per_process, a.stripe_size.count(), a.stripe_count);
   };
   std::map<decltype(key(scenario.applications.front())), double> known;
   std::vector<double> times;
@@ -51,6 +51,7 @@ Result<std::vector<double>> alone_times(const Scenario& scenario) {
     alone.applications.front().start = Duration{};
     alone.applications.front().compute = Duration{};
     alone.faults.clear();
+    alone.gate = Gate{};
     alone.servers.policy = PolicyChoice{};
     alone.forwarding.policy = PolicyChoice{};
     auto outcome = run(alone, {.demands = false, .operation_records = false});

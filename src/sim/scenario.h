@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/device.h"
+#include "gate/backoff.h"
 
 namespace tutti::sim {
 
@@ -79,6 +80,7 @@ struct Application {
   unsigned operations = 1;
   Bytes size{1 << 20};       // of one operation
   Bytes block{};             // of one contiguous piece of an operation, for the patterns that have such; 0: size
+  Bytes largest_request{};   // clients cut pieces to this, as NFS clients do; 0: a stripe is the limit
   Bytes gap{};               // kVector: between two blocks
   Duration think{};          // between an operation and the next
   unsigned outstanding = 1;  // operations a rank issues without waiting: 1 is synchronous
@@ -94,13 +96,25 @@ struct Application {
   double size_error = 1;
 };
 
+// Jobs take turns for their phases (src/gate), or probe and back off.
+struct Gate {
+  enum class Kind : std::uint8_t { kNone, kLock, kBackoff };
+  Kind kind = Kind::kNone;
+  std::string discipline = "fifo";  // kLock
+  PolicyOptions discipline_options{};
+  Duration latency = std::chrono::microseconds(45);  // one way to the coordinator and back
+  Duration patience = std::chrono::minutes(30);      // an application goes ahead if no answer comes for so long
+  gate::BackoffOptions backoff{};                    // kBackoff; the threshold is 85% of what a quiet server gives
+};
+
 struct Fault {
   enum class Kind : std::uint8_t {
-    kSlow,   // a server's device takes `factor` times as long
-    kStop,   // a server serves nothing; what it had goes on after the end
-    kSkew,   // a server's clock, or with `application` that application's, is off by `skew`
-    kDelay,  // messages (to `server`, of `application`, where given) are late by `delay` with `probability`
-    kKill,   // `application` dies; what it had waiting is cancelled
+    kSlow,         // a server's device takes `factor` times as long
+    kStop,         // a server serves nothing; what it had goes on after the end
+    kSkew,         // a server's clock, or with `application` that application's, is off by `skew`
+    kDelay,        // messages (to `server`, of `application`, where given) are late by `delay` with `probability`
+    kKill,         // `application` dies; what it had waiting is cancelled
+    kCoordinator,  // the gate's coordinator answers nobody
   };
   Kind kind = Kind::kSlow;
   std::optional<unsigned> server{};       // else all of them
@@ -119,6 +133,7 @@ struct Scenario {
   Servers servers{};
   Forwarding forwarding{};
   Network network{};
+  Gate gate{};
   std::vector<Application> applications{};
   std::vector<Fault> faults{};
   Duration timeout{};                             // clients give an operation up after this; 0: never

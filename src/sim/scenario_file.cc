@@ -30,11 +30,11 @@ const Names<PhaseSizes> kSizes = {{"announced", PhaseSizes::kAnnounced},
                                   {"remembered", PhaseSizes::kRemembered},
                                   {"learned", PhaseSizes::kLearned},
                                   {"unknown", PhaseSizes::kUnknown}};
-const Names<Fault::Kind> kFaults = {{"slow", Fault::Kind::kSlow},
-                                    {"stop", Fault::Kind::kStop},
-                                    {"skew", Fault::Kind::kSkew},
-                                    {"delay", Fault::Kind::kDelay},
-                                    {"kill", Fault::Kind::kKill}};
+const Names<Fault::Kind> kFaults = {{"slow", Fault::Kind::kSlow}, {"stop", Fault::Kind::kStop},
+                                    {"skew", Fault::Kind::kSkew}, {"delay", Fault::Kind::kDelay},
+                                    {"kill", Fault::Kind::kKill}, {"coordinator", Fault::Kind::kCoordinator}};
+const Names<Gate::Kind> kGates = {
+    {"none", Gate::Kind::kNone}, {"lock", Gate::Kind::kLock}, {"backoff", Gate::Kind::kBackoff}};
 
 template <typename Value>
 Value choose(Section& section, std::string_view key, std::string_view fallback, const Names<Value>& names) {
@@ -135,6 +135,7 @@ Application read_application(Section section, Prng& chance, const Scenario& scen
   result.block = section.bytes("block", Bytes{});
   if (result.block > Bytes{})
     result.size = std::max(result.block, result.size / result.block.count() * result.block.count());
+  result.largest_request = section.bytes("largest_request", Bytes{});
   result.gap = section.bytes("gap", Bytes{});
   result.think = duration_of(drawer.draw("think", 0, 0, Drawer::time));
   result.outstanding = static_cast<unsigned>(section.integer("outstanding", 1, {1, 1 << 20}));
@@ -248,6 +249,14 @@ void read_servers(Config& config, Scenario& scenario, const Overrides& overrides
   scenario.servers.device = read_device(servers.section("device"));
 }
 
+void read_gate(Section section, Gate& gate) {
+  gate.kind = choose(section, "kind", "none", kGates);
+  gate.discipline = section.text("discipline", "fifo");
+  gate.discipline_options = read_options(section.section("options"));
+  gate.latency = section.duration("latency", gate.latency);
+  gate.patience = section.duration("patience", gate.patience);
+}
+
 Result<Scenario> read(Config config, const std::string& source, const Overrides& overrides) {
   for (const std::string& assignment : overrides.assignments)
     if (auto set = config.set(assignment); !set) return Failure(set.error());
@@ -266,6 +275,7 @@ Result<Scenario> read(Config config, const std::string& source, const Overrides&
   scenario.network.client_bandwidth = bandwidth(network, "client_bandwidth");
   scenario.network.server_bandwidth = bandwidth(network, "server_bandwidth");
   scenario.network.core_bandwidth = bandwidth(network, "core_bandwidth");
+  read_gate(root.section("gate"), scenario.gate);
   read_applications(config, scenario);
   for (Section& section : root.sections("faults")) scenario.faults.push_back(read_fault(section, scenario));
   if (auto done = config.finish(); !done) return Failure(done.error());

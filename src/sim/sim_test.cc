@@ -142,6 +142,72 @@ TEST(Simulation, ForwardingNodesPassEverythingOn) {
   EXPECT_EQ(outcome->makespan, 13s);  // 24 pieces, two at a time, after both nodes began with server 0
 }
 
+Scenario checkpoints(unsigned applications) {
+  Scenario scenario = seconds_per_piece(1, applications);
+  for (Application& application : scenario.applications) {
+    application.operations = 5;
+    application.compute = 10s;
+    application.iterations = 2;
+    application.direction = Direction::kWrite;
+  }
+  return scenario;
+}
+
+TEST(Gate, PhasesTakeTurnsUnderTheLock) {
+  Scenario scenario = checkpoints(2);
+  scenario.gate.kind = Gate::Kind::kLock;
+  scenario.gate.latency = 0s;
+  const auto outcome = run(scenario);
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  ASSERT_THAT(outcome->phases, SizeIs(4));
+  EXPECT_EQ(outcome->phases[0].end, 15s);
+  EXPECT_EQ(outcome->phases[1].begin, 10s);  // ready with the first, and waits for it
+  EXPECT_EQ(outcome->phases[1].issued, 15s);
+  EXPECT_EQ(outcome->phases[1].end, 20s);
+  EXPECT_EQ(outcome->makespan, 35s);  // from then on they are out of each other's way
+}
+
+TEST(Gate, WithoutCoordinatorApplicationsGoAheadAfterTheirPatience) {
+  Scenario scenario = checkpoints(2);
+  scenario.gate.kind = Gate::Kind::kLock;
+  scenario.gate.patience = 3s;
+  scenario.faults.push_back({.kind = Fault::Kind::kCoordinator, .at = 0s});
+  const auto outcome = run(scenario);
+  ASSERT_TRUE(outcome);
+  EXPECT_TRUE(outcome->stuck.empty());
+  EXPECT_EQ(outcome->phases.front().issued, 13s);
+}
+
+TEST(Gate, AHolderThatDiesFreesTheLock) {
+  Scenario scenario = checkpoints(2);
+  scenario.gate.kind = Gate::Kind::kLock;
+  scenario.gate.latency = 0s;
+  scenario.faults.push_back({.kind = Fault::Kind::kKill, .application = 0, .at = 12500ms});
+  const auto outcome = run(scenario);
+  ASSERT_TRUE(outcome);
+  ASSERT_THAT(outcome->phases, SizeIs(2));
+  EXPECT_EQ(outcome->phases[0].issued, 12500ms);
+}
+
+TEST(Gate, BackoffProbesAndLetsBusyServersFinish) {
+  Scenario scenario = checkpoints(2);
+  scenario.servers.device = FixedFigures{.latency = 1ms, .bandwidth = 10e6};
+  for (Application& application : scenario.applications) {
+    application.ranks = 64;
+    application.operations = 20;
+  }
+  scenario.applications[1].start = 1s;  // finds the other in its phase
+  scenario.gate.kind = Gate::Kind::kBackoff;
+  const auto outcome = run(scenario);
+  ASSERT_TRUE(outcome);
+  EXPECT_TRUE(outcome->stuck.empty());
+  EXPECT_EQ(outcome->phases.size(), 4u);
+  for (const PhaseRecord& phase : outcome->phases) {
+    if (phase.application != 1 || phase.iteration != 0) continue;
+    EXPECT_GT(phase.issued - phase.begin, 2s);  // it backed off
+  }
+}
+
 TEST(Scenario, MistakesAreNamed) {
   Scenario scenario = seconds_per_piece(4, 1);
   scenario.applications[0].stripe_count = 5;

@@ -23,7 +23,8 @@ struct OperationRecord {
 struct PhaseRecord {
   std::uint32_t application = 0;
   std::uint32_t iteration = 0;
-  Duration begin{};  // the first operation is issued
+  Duration begin{};   // the application is ready for it
+  Duration issued{};  // the first operation is issued; later than `begin` where a gate made it wait
   Duration end{};
   Bytes bytes{};
   std::vector<Bytes> demand{};  // by server; empty unless asked for

@@ -34,6 +34,7 @@ Result<std::unique_ptr<World>> World::create(const Scenario& scenario, const Run
   std::unique_ptr<World> world(new World(scenario, options));
   if (auto built = world->build_stations(); !built) return Failure(built.error());
   world->build_applications();
+  if (auto built = world->build_gate(); !built) return Failure(built.error());
   return world;
 }
 
@@ -145,6 +146,8 @@ void World::handle(const Event& event) {
       return timeout(event.a, event.b);
     case EventKind::kFault:
       return fault(event.a, event.b == 1);
+    case EventKind::kGate:
+      return gate_step(event.a, event.b);
   }
 }
 
@@ -155,6 +158,7 @@ void World::collect_stuck() {
 
 std::string World::describe_wait(const ApplicationState& state, std::uint32_t application) const {
   const std::string who = fmt::format("application '{}'", state.spec->name);
+  if (state.asking) return fmt::format("{} waits at the gate before phase {}", who, state.iteration + 1);
   if (!state.in_phase)
     return fmt::format("{} is before phase {} at the limit of {}", who, state.iteration + 1, format(scenario_.limit));
   for (const Operation& operation : operations_) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/prng.h"
+#include "gate/lock_table.h"
 #include "layout/layout.h"
 #include "sched/stamper.h"
 #include "sim/event_queue.h"
@@ -44,6 +46,8 @@ class World {
     std::uint32_t rank = 0;
     std::uint32_t generation = 0;
     bool abandoned = false;
+    bool probe = false;  // of a job that looks whether the servers are busy
+    Direction direction = Direction::kRead;
     std::uint32_t remaining = 0;  // pieces
     FileId file = 0;
     Stamp stamp{};
@@ -74,6 +78,10 @@ class World {
     bool dead = false;
     unsigned round_left = 0;  // operations of the current round that are not complete
     unsigned ranks_left = 0;  // that have operations of this phase before them
+    Nanoseconds ready = 0;    // for the current phase
+    bool holds = false;       // the gate's lock
+    bool asking = false;      // waits at the gate
+    std::unique_ptr<gate::Backoff> backoff;
     Nanoseconds phase_begin = 0;
     Nanoseconds compute_begin = 0;
     Bytes phase_bytes{};
@@ -115,6 +123,18 @@ class World {
     return state.first_client + rank / state.spec->ranks_per_node;
   }
 
+  // The gate (world_gate.cc).
+  enum GateStep : std::uint32_t { kArrives, kGranted, kReleased, kSlept, kGivesUp, kTick };
+  Result<void> build_gate();
+  void ready(std::uint32_t application);
+  void gate_step(std::uint32_t application, std::uint32_t step);
+  void ask(std::uint32_t application);
+  void deliver_answers();
+  void release(std::uint32_t application);
+  void next_probe(std::uint32_t application);
+  void probe(std::uint32_t application, Bytes bytes, std::uint32_t target);
+  double quiet_rate(const Application& application) const;
+
   // Stations (world_servers.cc).
   void message(std::uint32_t slot, std::uint32_t group);
   void forward(std::uint32_t station, std::uint32_t ticket);
@@ -150,6 +170,8 @@ class World {
   std::vector<std::uint32_t> free_operations_;
   std::vector<bool> active_faults_;
   OperationId next_operation_ = 1;
+  std::optional<gate::LockTable> gate_;
+  bool gate_dead_ = false;
   std::size_t running_ = 0;
   std::uint64_t spread_ = 0;  // 0: places on the devices do not matter
   Outcome outcome_;

@@ -23,7 +23,7 @@ void World::step(std::uint32_t application, std::uint32_t rank_plus_one) {
     return issue(application, rank_plus_one - 1);
   }
   if (rank_plus_one == 0) return begin_iteration(application);
-  begin_phase(application);
+  ready(application);
 }
 
 // Operands of kStep: the first step of an iteration has b = 0, the one after its computation b = 1.
@@ -33,15 +33,17 @@ void World::begin_iteration(std::uint32_t application) {
   if (state.spec->compute > Duration::zero())
     schedule(now_ + state.spec->compute.count(), EventKind::kStep, {application, 1});
   else
-    begin_phase(application);
+    ready(application);
 }
 
 void World::begin_phase(std::uint32_t application) {
   ApplicationState& state = applications_[application];
   const Application& spec = *state.spec;
-  if (now_ > state.compute_begin)
+  if (state.ready > state.compute_begin)
     outcome_.timeline.push_back(
-        {application, Segment::Kind::kCompute, Duration(state.compute_begin), Duration(now_), 0});
+        {application, Segment::Kind::kCompute, Duration(state.compute_begin), Duration(state.ready), 0});
+  if (now_ > state.ready)
+    outcome_.timeline.push_back({application, Segment::Kind::kWaiting, Duration(state.ready), Duration(now_), 0});
   state.in_phase = true;
   state.phase_begin = now_;
   state.phase_bytes = Bytes{};
@@ -122,6 +124,8 @@ void World::issue(std::uint32_t application, std::uint32_t rank) {
   operation.last_server = -1;
   operation.arrival = now_;
   operation.abandoned = false;
+  operation.probe = false;
+  operation.direction = spec.direction;
   send(slot);
   if (scenario_.timeout > Duration::zero())
     schedule(now_ + scenario_.timeout.count(), EventKind::kTimeout, {slot, operation.generation});
@@ -137,10 +141,12 @@ void World::split(const ApplicationState& state, const Place& place, Operation& 
 
 void World::add_pieces(const ApplicationState& state, const Extent& extent) {
   constexpr std::uint64_t kLargest = 1u << 30;
+  const std::uint64_t asked = state.spec->largest_request.count();
+  const std::uint64_t largest = asked > 0 ? std::min(asked, kLargest) : kLargest;
   for (const tutti::Piece& piece : tutti::split(state.layout, extent.offset, Bytes(extent.length)))
-    for (std::uint64_t done = 0; done < piece.length.count(); done += kLargest)
+    for (std::uint64_t done = 0; done < piece.length.count(); done += largest)
       unsorted_.push_back({piece.offset + done,
-                           static_cast<std::uint32_t>(std::min(kLargest, piece.length.count() - done)), piece.target});
+                           static_cast<std::uint32_t>(std::min(largest, piece.length.count() - done)), piece.target});
 }
 
 // Sorts the pieces by server, keeping their order on each.
@@ -172,7 +178,7 @@ void World::group_pieces(Operation& operation) {
 void World::send(std::uint32_t slot) {
   Operation& operation = operations_[slot];
   const ApplicationState& state = applications_[operation.application];
-  const bool carries = state.spec->direction == Direction::kWrite;
+  const bool carries = operation.direction == Direction::kWrite;
   const std::size_t client = client_of(state, operation.rank);
   const unsigned forwarding = scenario_.forwarding.count;
   for (std::uint32_t i = 0; i < operation.groups.size(); ++i) {
@@ -188,6 +194,11 @@ void World::reply(std::uint32_t slot) {
   Operation& operation = operations_[slot];
   const std::uint32_t application = operation.application;
   const std::uint32_t rank = operation.rank;
+  if (operation.probe) {
+    applications_[application].backoff->wrote(Duration(now_ - operation.issued));
+    free_slot(slot);
+    return next_probe(application);
+  }
   if (options_.operation_records)
     outcome_.operations.push_back({application, Duration(operation.issued), Duration(operation.first_server),
                                    Duration(operation.last_server), Duration(now_)});
@@ -217,12 +228,13 @@ void World::end_phase(std::uint32_t application) {
   ApplicationState& state = applications_[application];
   state.stamper.end_phase();
   state.in_phase = false;
+  if (state.holds) release(application);
   const double seconds = static_cast<double>(now_ - state.phase_begin) / 1e9;
   const double rate = seconds > 0 ? static_cast<double>(state.phase_bytes.count()) / seconds : 0;
   outcome_.timeline.push_back(
       {application, Segment::Kind::kInputOutput, Duration(state.phase_begin), Duration(now_), rate});
-  outcome_.phases.push_back({application, state.iteration, Duration(state.phase_begin), Duration(now_),
-                             state.phase_bytes, std::move(state.demand)});
+  outcome_.phases.push_back({application, state.iteration, Duration(state.ready), Duration(state.phase_begin),
+                             Duration(now_), state.phase_bytes, std::move(state.demand)});
   outcome_.bytes += state.phase_bytes;
   if (++state.iteration < state.spec->iterations) return begin_iteration(application);
   finish_application(application);

@@ -42,7 +42,7 @@ void World::message(std::uint32_t slot, std::uint32_t group_index) {
                   .offset = 0,
                   .length = Bytes{},
                   .target = group.server,
-                  .direction = state.spec->direction,
+                  .direction = operation.direction,
                   .stamp = operation.stamp};
   for (std::uint32_t i = group.first; i < group.first + group.count; ++i) {
     request.id = piece_id(slot, i);
@@ -165,7 +165,7 @@ void World::piece_answered(RequestId id, std::uint32_t station) {
   Operation& operation = operations_[slot];
   if (operation.abandoned) return drop_piece(slot);
   const ApplicationState& state = applications_[operation.application];
-  const bool carries = state.spec->direction == Direction::kRead;
+  const bool carries = operation.direction == Direction::kRead;
   const std::uint64_t bytes = kHeaderBytes + (carries ? operation.pieces[piece_of(id)].length : 0);
   const Nanoseconds there = network_.to_client(now_, station, client_of(state, operation.rank), bytes);
   operation.arrival = std::max(operation.arrival, there);
@@ -199,6 +199,9 @@ void World::fault(std::uint32_t index, bool ends) {
   switch (fault.kind) {
     case Fault::Kind::kDelay:
       return;
+    case Fault::Kind::kCoordinator:
+      gate_dead_ = !ends;
+      return;
     case Fault::Kind::kSlow:
       for (std::uint32_t i = first; i <= last; ++i) stations_[i].device().set_slowdown(ends ? 1 : fault.factor);
       return;
@@ -219,6 +222,10 @@ void World::fault(std::uint32_t index, bool ends) {
       ApplicationState& state = applications_[fault.application.value_or(0)];
       if (state.done) return;
       state.dead = true;
+      if (gate_ && !gate_dead_) {
+        gate_->disconnect(*fault.application, TimePoint(Duration(now_)));
+        deliver_answers();
+      }
       for (std::uint32_t slot = 0; slot < operations_.size(); ++slot)
         if (operations_[slot].remaining > 0 && operations_[slot].application == *fault.application) abandon(slot);
       return finish_application(*fault.application);
