@@ -84,22 +84,25 @@ function responsive(holder, draw) {
   kFigures.push(update);
 }
 
-const kKnown = {fifo: 0, base: 0, window: 1, locking: 1, concert: 2, backoff: 2};
+const kKnown = new Map(
+  Object.entries({fifo: 0, base: 0, ori: 0, window: 1, locking: 1, cio: 1, concert: 2, backoff: 2}),
+);
 const kDashes = [null, "6 3", "2 2", "8 2 2 2", "1 3"];
+const kShades = [1, 0.7, 0.45, 0.28, 0.15];
 
-// A policy has the same colour in every chart; lines of one policy differ in their dashes and markers.
+// A policy has the same colour in every chart; lines of one policy differ in dashes and markers, bars in shade.
 function styles(lines) {
-  const taken = new Set(lines.map((line) => kKnown[line.name.split(" ")[0]]).filter((known) => known !== undefined));
+  const policies = lines.map((line) => line.name.split(/[\s-]/).find((word) => kKnown.has(word)));
+  const taken = new Set(policies.map((policy) => kKnown.get(policy)));
   const free = [1, 2, 3, 4, 5, 6, 7, 0].filter((index) => !taken.has(index));
-  const assigned = {},
-    uses = {};
-  return lines.map((line) => {
-    const word = line.name.split(" ")[0];
-    const key = word in kKnown ? word : line.name;
-    if (!(key in assigned)) assigned[key] = kKnown[word] ?? (free.length ? free.shift() : 0);
-    const colour = line.reference ? "var(--ink)" : `var(--series-${assigned[key]})`;
-    const use = (uses[colour] = (uses[colour] ?? -1) + 1);
-    return {colour, use, dash: line.reference ? kDashes[1 + (use % 4)] : kDashes[use % 5], reference: line.reference};
+  const uses = new Map();
+  return lines.map((line, i) => {
+    const series = line.reference ? -1 : kKnown.get(policies[i]) ?? (free.length ? free.shift() : 0);
+    const use = uses.get(series) ?? 0;
+    uses.set(series, use + 1);
+    const dash = line.reference ? kDashes[1 + (use % 4)] : kDashes[use % 5];
+    const colour = line.reference ? "var(--ink)" : `var(--series-${series})`;
+    return {colour, use, dash, shade: kShades[use % 5], reference: line.reference};
   });
 }
 
@@ -140,7 +143,7 @@ function bar(box, style, tip) {
   return shape("rect", {
     ...box,
     fill: style.colour,
-    "fill-opacity": style.reference ? 0 : hollow ? 0.45 : 1,
+    "fill-opacity": style.reference ? 0 : style.shade,
     stroke: hollow ? style.colour : null,
     "stroke-dasharray": style.reference ? "3 2" : null,
     "data-tip": tip,
@@ -149,7 +152,7 @@ function bar(box, style, tip) {
 
 // ---- charts
 
-function axes(chart, width, labels) {
+function axes(chart, width) {
   const highest = Math.max(0, ...chart.lines.flatMap((line) => line.y.filter(Number.isFinite)));
   const lowest = Math.min(0, ...chart.lines.flatMap((line) => line.y.filter(Number.isFinite)));
   const values = ticks(lowest, (highest || 1) * 1.04, 5);
@@ -226,7 +229,7 @@ function longNames(chart) {
 function sideBarChart(chart, style, width) {
   const highest = Math.max(1e-9, ...chart.lines.flatMap((line) => line.y.filter(Number.isFinite)));
   const left = Math.min(width * 0.42, Math.max(...chart.x_names.map((name) => textWidth(name, 12))) + 10);
-  const thick = chart.lines.length > 4 ? 7 : 9,
+  const thick = 11,
     group = thick * chart.lines.length + 9;
   const bottom = 6 + group * chart.x_names.length,
     right = width - 34;
@@ -250,7 +253,7 @@ function sideBarChart(chart, style, width) {
           style[i],
           `${line.name}, ${name}\n${number(value)} ${chart.y_label}`,
         ),
-        shape("text", {class: "rate", x: x(value) + 4, y: top + thick * (i + 1) - 1.5}, number(value, 3)),
+        shape("text", {class: "rate", x: x(value) + 4, y: top + thick * (i + 1) - 2}, number(value, 3)),
       );
     });
   });

@@ -90,7 +90,7 @@ function summary() {
             element(
               "li",
               {},
-              element("a", {href: "#" + anchor(result.name)}, result.name),
+              element("a", {href: "#" + anchor(result.name)}, claim.id),
               `: ${claim.what}: ${withUnit(claim.ours, claim.unit)}, goal ${goalText(claim)}`,
             ),
           ),
@@ -134,7 +134,7 @@ function scales(result) {
     element("span", {}, key(shape("line", {class: "bound-mark", x1: 12, x2: 12, y1: 0, y2: 12})), "bound"),
   );
   const rows = shown.flatMap((claim) => [
-    element("div", {}, claim.what),
+    element("div", {class: "name"}, claim.what, element("code", {}, claim.id)),
     drawScale(claim),
     element(
       "div",
@@ -147,7 +147,7 @@ function scales(result) {
   return element(
     "figure",
     {},
-    element("h3", {}, "Ours beside the paper"),
+    element("h3", {}, "Ours beside the " + (shown.some((claim) => Number.isFinite(claim.paper)) ? "paper" : "goal")),
     legend,
     element("div", {class: "scales"}, ...rows),
   );

@@ -67,6 +67,8 @@ tr.group td { padding-top: 16px; font-weight: 600; border-bottom-color: var(--in
 tr.fails td { background: var(--bad-tint); }
 tr.fails td:first-child { box-shadow: inset 3px 0 0 var(--bad); padding-left: 10px; }
 td.what { min-width: 15em; }
+.name { line-height: 1.3; }
+.name code { display: block; color: var(--soft); font-size: 11.5px; }
 td.what code { display: block; color: var(--soft); font-size: 11.5px; overflow-wrap: normal; }
 .holds, .fails-mark { white-space: nowrap; font-weight: 600; }
 .holds { color: var(--good); }
@@ -129,7 +131,9 @@ footer { margin-top: 48px; padding-top: 14px; border-top: 1px solid var(--rule);
   h1 { font-size: 26px; }
   h2 { font-size: 21px; overflow-wrap: anywhere; }
   td.what { min-width: 9em; }
-  td.what code { overflow-wrap: anywhere; }
+  .name { line-height: 1.3; }
+.name code { display: block; color: var(--soft); font-size: 11.5px; }
+td.what code { overflow-wrap: anywhere; }
   .claims .word { display: none; }
   .claims th, .claims td { padding-right: 8px; }
   .scales { grid-template-columns: minmax(0, 1fr); gap: 0; }
@@ -149,7 +153,9 @@ footer { margin-top: 48px; padding-top: 14px; border-top: 1px solid var(--rule);
   table { font-size: 8pt; }
   th, td { padding-right: 8px; }
   td.what { min-width: 0; }
-  td.what code { font-size: 7pt; overflow-wrap: anywhere; }
+  .name { line-height: 1.3; }
+.name code { display: block; color: var(--soft); font-size: 11.5px; }
+td.what code { font-size: 7pt; overflow-wrap: anywhere; }
   thead { display: table-header-group; }
   tr, .scales > * { break-inside: avoid; }
   h2, h3, figcaption { break-after: avoid; }
