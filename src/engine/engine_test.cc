@@ -166,6 +166,25 @@ TEST_F(RootTest, CallersHaveTheirOwnRightsOnly) {
   EXPECT_EQ(error_of(root_->open_file(other_, "private", Direction::kRead)), EACCES);
 }
 
+TEST_F(RootTest, TheOwnerOfAFileIsLetInWhateverItsMode) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs the right to act for others";
+  chmod(directory_.c_str(), 0777);
+  ASSERT_TRUE(root_->create(other_, "sealed", {.mode = 0444}));
+  auto opened = root_->open_file(other_, "sealed", Direction::kWrite);
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_TRUE((*opened)->writable());
+  EXPECT_EQ(error_of(root_->look_up(other_, "sealed", Root::Links::kFollow, W_OK)), EACCES)
+      << "opening anew is checked";
+  const auto third = std::make_shared<Credentials>(Credentials{4712, 4712, {}});
+  EXPECT_EQ(error_of(root_->open_file(third, "sealed", Direction::kWrite)), EACCES);
+  fs::create_directory(directory_ + "/closed");
+  ASSERT_TRUE(root_->create(self_, "closed/inside", {}));
+  ASSERT_EQ(chown((directory_ + "/closed/inside").c_str(), 4711, 4711), 0);
+  chmod((directory_ + "/closed").c_str(), 0700);
+  EXPECT_EQ(error_of(root_->open_file(other_, "closed/inside", Direction::kRead)), EACCES)
+      << "directories are not passed";
+}
+
 // ---- engines that are not in the conformance suite, or have more to say than it asks for ----
 
 class Collector : public CompletionSink {

@@ -154,13 +154,20 @@ Result<std::unique_ptr<Root>> Root::open(const std::string& directory, const Opt
 
 Result<std::shared_ptr<BackingFile>> Root::open_file(const Caller& caller, const std::string& path,
                                                      Direction direction) {
-  return as(caller, [&]() -> Result<std::shared_ptr<BackingFile>> {
+  Descriptor found;
+  struct stat status {};
+  auto opened = as(caller, [&]() -> Result<std::shared_ptr<BackingFile>> {
     auto located = locate(descriptor_, path, Links::kFollow);
     if (!located) return Failure(located.error());
-    struct stat status {};
     if (auto fit = regular(*located, path, status); !fit) return Failure(fit.error());
-    return open_descriptor(caller, {located->get(), path}, direction);
+    found = std::move(*located);
+    return open_descriptor(caller, {found.get(), path}, direction);
   });
+  // Whoever creates a file may write to it whatever mode he gave it, but we open it later and elsewhere. Its owner can
+  // change the mode anyway, so he is let in, as NFS servers do; clients check the mode when they open.
+  if (!opened && opened.error().system == EACCES && found.get() >= 0 && status.st_uid == caller->uid)
+    return open_descriptor(caller, {found.get(), path}, direction);
+  return opened;
 }
 
 Result<std::shared_ptr<BackingFile>> Root::reopen(const BackingFile& file, Direction direction) {
