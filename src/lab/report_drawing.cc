@@ -145,7 +145,7 @@ function bar(box, style, tip) {
     fill: style.colour,
     "fill-opacity": style.reference ? 0 : style.shade,
     stroke: hollow ? style.colour : null,
-    "stroke-dasharray": style.reference ? "3 2" : null,
+    "stroke-dasharray": style.reference ? style.dash : null,
     "data-tip": tip,
   });
 }

@@ -6,6 +6,7 @@
 
 #include "base/prng.h"
 #include "lab/catalogue.h"
+#include "lab/report_runs.h"
 #include "lab/tools.h"
 
 namespace tutti::lab {
@@ -73,16 +74,6 @@ Scenario with_jobs(const std::vector<Job>& jobs, const std::string& how, std::ui
   return scenario;
 }
 
-Timeline timeline_of(const std::string& title, const Scenario& scenario, const sim::Outcome& outcome) {
-  Timeline timeline{.title = title, .jobs = {}, .segments = {}};
-  for (const Application& application : scenario.applications) timeline.jobs.push_back(application.name);
-  for (const sim::Segment& segment : outcome.timeline)
-    timeline.segments.push_back({segment.application, static_cast<Timeline::Segment::Kind>(segment.kind),
-                                 std::chrono::duration<double>(segment.from).count(),
-                                 std::chrono::duration<double>(segment.to).count(), segment.bytes_per_second / 1e6});
-  return timeline;
-}
-
 std::string display_name(const std::string& how) {
   return how == "fifo" ? "locking" : how == "base" || how == "backoff" ? how : "locking, " + how;
 }
@@ -102,7 +93,7 @@ Result<ExperimentResult> compare(const std::string& name, const std::vector<Job>
     io[how] = metrics.io_time;
     result.rows.push_back({display_name(how), metrics.io_time * static_cast<double>(jobs.size()), metrics.io_time,
                            metrics.makespan, 100 * metrics.phase_deviation, metrics.slowdown});
-    result.timelines.push_back(timeline_of(display_name(how), scenario, measured->outcome));
+    result.timelines.push_back(timeline_of(scenario, measured->outcome, display_name(how)));
   }
   result.claims.push_back({.id = name + ".backoff",
                            .what = "I/O time with backoff below the base",
