@@ -52,6 +52,7 @@ struct Phase {
   Outcome outcome = Outcome::kUnreachable;
   Time sent{};            // the last message that wants an answer
   bool awaiting = false;  // that answer
+  bool asked = false;     // it was a request or a re-assertion, not a renewal
   Time acknowledged{};    // when the last message was sent that has been answered
   Time lease_until{};
 };
@@ -75,7 +76,7 @@ class SocketClient final : public Client {
   Outcome wait_for_turn(Time deadline);
   std::optional<Outcome> hear(const AnswerMessage& answer);
   std::optional<Outcome> granted();
-  bool post(const Message& message);  // one that wants an answer
+  bool post(const Message& message);  // one that wants an answer; only one at a time does
   bool ask_again();
   bool reconnect(Time deadline);
   void install(Channel channel);
@@ -214,7 +215,12 @@ Outcome SocketClient::wait_for_turn(Time deadline) {
 // An answer while waiting; an outcome ends the wait.
 std::optional<Outcome> SocketClient::hear(const AnswerMessage& answer) {
   if (answer.ticket != phase_.request.ticket && answer.ticket != 0) return std::nullopt;  // of an earlier phase
-  if (std::exchange(phase_.awaiting, false)) phase_.acknowledged = phase_.sent;
+  // A grant or a loss may cross a renewal on its way to the gate: then it answers nothing, and proves nothing.
+  const bool crossing = answer.kind == Answer::Kind::kGranted || answer.kind == Answer::Kind::kLost;
+  if (phase_.awaiting && (phase_.asked || !crossing)) {
+    phase_.awaiting = false;
+    phase_.acknowledged = phase_.sent;
+  }
   switch (answer.kind) {
     case Answer::Kind::kQueued:
       phase_.arrived = answer.arrived;
@@ -244,13 +250,14 @@ std::optional<Outcome> SocketClient::granted() {
   }
   phase_.holding = true;
   // Having waited, less than a whole lease may be left as far as we can prove.
-  if (phase_.arrived) post(RenewMessage{phase_.request.ticket});
+  if (phase_.arrived && !phase_.awaiting) post(RenewMessage{phase_.request.ticket});
   return Outcome::kGranted;
 }
 
 bool SocketClient::post(const Message& message) {
   phase_.sent = Steady::now();
   phase_.awaiting = true;
+  phase_.asked = !std::holds_alternative<RenewMessage>(message);
   return channel_->send(message).has_value();
 }
 
@@ -346,7 +353,7 @@ void SocketClient::listen() {
     if (!*message) return;
     const auto* answer = std::get_if<AnswerMessage>(&**message);
     if (!answer || answer->ticket != phase_.request.ticket || !phase_.holding) continue;
-    if (answer->kind == Answer::Kind::kRenewed) {
+    if (answer->kind == Answer::Kind::kRenewed && phase_.awaiting) {
       phase_.awaiting = false;
       phase_.lease_until = phase_.sent + lease_;
     } else if (answer->kind == Answer::Kind::kLost || answer->kind == Answer::Kind::kRefused) {

@@ -95,7 +95,8 @@ struct Shared {
           answered + static_cast<std::int64_t>(prng.below(prng.chance(0.2) ? 300'000'000 : 10'000'000));
       while (now() < until) {
         std::this_thread::sleep_for(milliseconds(1));
-        if (const auto left = client->lease_left().count(); left > 0) claim.lease_until = now() + left;
+        const std::int64_t before = now();  // we may be put to sleep between the two
+        if (const auto left = client->lease_left().count(); left > 0) claim.lease_until = before + left;
       }
       claim.end = now();
     } else {
