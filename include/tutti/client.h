@@ -161,7 +161,7 @@ class File {
 };
 
 // Thread-safe. Paths are relative to what the cluster serves; leading, trailing and double '/' and "." do not count,
-// ".." is refused.
+// ".." is refused. Modes of new files and directories lose the bits of the umask the process had when it connected.
 class Client {
  public:
   // kUnreachable if no node answers.

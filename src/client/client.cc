@@ -2,6 +2,8 @@
 #include <tutti/client.h>
 
 #include <cerrno>
+#include <fstream>
+#include <string>
 
 #include "client/core.h"
 #include "client/file_io.h"
@@ -20,6 +22,16 @@ template <typename Reply>
 Result<FileStatus> status_in(const Result<Reply>& reply) {
   if (!reply) return Failure(reply.error());
   return to_status(reply->attributes);
+}
+
+// This process's umask, without changing it for a moment as umask(2) would.
+std::uint32_t current_umask() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::uint32_t mask = 0;
+    if (word == "Umask:" && status >> std::oct >> mask) return mask;
+  }
+  return 022;
 }
 
 class ConnectedClient final : public Client {
@@ -72,6 +84,7 @@ class ConnectedClient final : public Client {
   }
 
   const std::shared_ptr<Core> core_;
+  const std::uint32_t umask_ = current_umask();
 };
 
 Result<FileStatus> ConnectedClient::create_or_look_up(const std::string& path, const OpenOptions& options) {
@@ -80,7 +93,7 @@ Result<FileStatus> ConnectedClient::create_or_look_up(const std::string& path, c
   if (options.write || options.truncate) access = static_cast<std::uint8_t>(access | wire::kMayWrite);
   if (options.create) {
     const wire::CreateRequest create{.path = path,
-                                     .mode = options.mode,
+                                     .mode = options.mode & ~umask_,
                                      .exclusive = options.exclusive,
                                      .truncate = options.truncate,
                                      .access = access};
@@ -109,7 +122,7 @@ Result<FileStatus> ConnectedClient::status(const std::string& path, bool follow)
 }
 
 Result<void> ConnectedClient::make_directory(const std::string& path, std::uint32_t mode) {
-  return plain(ask(path, wire::MakeDirectoryRequest{.path = {}, .mode = mode}, Retry::kNever));
+  return plain(ask(path, wire::MakeDirectoryRequest{.path = {}, .mode = mode & ~umask_}, Retry::kNever));
 }
 
 Result<std::vector<DirectoryItem>> ConnectedClient::read_directory(const std::string& path) {

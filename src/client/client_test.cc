@@ -340,6 +340,15 @@ TEST_F(ClientTest, WorksFromC) {
   std::remove(path.c_str());
 }
 
+TEST_F(ClientTest, ModesLoseTheUmask) {
+  start(1);
+  const auto before = ::umask(027);
+  connect();
+  ::umask(before);
+  ASSERT_TRUE(client_->open("masked", {.write = true, .create = true, .mode = 0666}));
+  EXPECT_EQ(client_->status("masked")->mode & 0777, 0640u);
+}
+
 TEST_F(ClientTest, NobodyThereIsAnError) {
   options_.cluster.nodes = {{"x", "local:nobody-listens-here", {0}}};
   auto client = Client::connect(options_);

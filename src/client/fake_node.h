@@ -20,6 +20,7 @@ struct FakeDisk {
   std::mutex mutex;
   std::map<std::string, std::vector<std::byte>> files;
   std::map<std::string, std::uint64_t> inodes;
+  std::map<std::string, std::uint32_t> modes;
 };
 
 class FakeNode final : public net::Handler {
@@ -138,7 +139,10 @@ class FakeNode final : public net::Handler {
     {
       std::lock_guard lock(disk_.mutex);
       const auto [file, fresh] = disk_.files.try_emplace(request.path);
-      if (fresh) disk_.inodes[request.path] = disk_.inodes.size() + 1;
+      if (fresh) {
+        disk_.inodes[request.path] = disk_.inodes.size() + 1;
+        disk_.modes[request.path] = request.mode;
+      }
       if (!fresh && request.exclusive) return refuse(from, message, {.status = EEXIST, .message = "there is one"});
       if (request.truncate) file->second.clear();
     }
@@ -152,7 +156,8 @@ class FakeNode final : public net::Handler {
       std::lock_guard lock(disk_.mutex);
       const auto found = disk_.files.find(path);
       if (found == disk_.files.end()) return refuse(from, message, {.status = ENOENT, .message = "no such file"});
-      answer.attributes = {.inode = disk_.inodes[path], .mode = 0100644, .links = 1, .size = found->second.size()};
+      answer.attributes = {
+          .inode = disk_.inodes[path], .mode = 0100000 | disk_.modes[path], .links = 1, .size = found->second.size()};
     }
     reply(from, message.header.tag, answer);
   }
