@@ -17,6 +17,7 @@ namespace {
 struct LabArguments {
   std::vector<std::string> names;
   bool json = false;
+  bool live = false;
   std::string html;
 };
 
@@ -25,10 +26,10 @@ int list(const LabArguments& arguments) {
     fmt::print("{}\n", lab::to_json(lab::experiments()));
     return kDone;
   }
-  Table table({"experiment", "paper", "figure", "status", "what"});
+  Table table({"experiment", "paper", "figure", "status", "live", "what"});
   for (const lab::Experiment& experiment : lab::experiments())
     table.add({experiment.name, experiment.paper, experiment.figure, experiment.ready() ? "ready" : "not yet",
-               experiment.what});
+               experiment.live() ? "yes" : "", experiment.what});
   fmt::print("{}", table.text());
   return kDone;
 }
@@ -65,16 +66,20 @@ void print(const lab::ExperimentResult& result) {
   fmt::print("{}\n", claims.text());
 }
 
-// "all" stands for every experiment that is ready.
-Result<std::vector<std::string>> expand(const std::vector<std::string>& names) {
+// "all" stands for every experiment that is ready, "sc11" and so on for those of a paper.
+Result<std::vector<std::string>> expand(const std::vector<std::string>& names, bool live) {
   std::vector<std::string> expanded;
   for (const std::string& name : names) {
-    if (name != "all") {
+    if (lab::find_experiment(name)) {
       expanded.push_back(name);
       continue;
     }
-    for (const lab::Experiment& experiment : lab::experiments())
-      if (experiment.ready()) expanded.push_back(experiment.name);
+    const std::size_t before = expanded.size();
+    for (const lab::Experiment& experiment : lab::experiments()) {
+      if (name != "all" && !experiment.name.starts_with(name + "-")) continue;
+      if (live ? experiment.live() : static_cast<bool>(experiment.run)) expanded.push_back(experiment.name);
+    }
+    if (expanded.size() == before) expanded.push_back(name);  // nothing so called: running it says what there is
   }
   return expanded;
 }
@@ -97,9 +102,10 @@ int write_report(const LabArguments& arguments, std::vector<lab::ExperimentResul
 }
 
 int run(const LabArguments& arguments) {
-  const auto names = expand(arguments.names);
+  const auto names = expand(arguments.names, arguments.live);
   if (!names) return report(names.error());
   lab::LabOptions options;
+  options.live = arguments.live;
   options.progress = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   std::vector<lab::ExperimentResult> results;
   for (const std::string& name : *names) {
@@ -121,7 +127,8 @@ Command lab_command() {
             CLI::App* listing = app.add_subcommand("list", "List the experiments with their paper's figure");
             listing->add_flag("--json", arguments->json, "One JSON document instead of a table");
             CLI::App* running = app.add_subcommand("run", "Run experiments and set them against the papers");
-            running->add_option("NAME", arguments->names, "Experiments, or all")->required();
+            running->add_option("NAME", arguments->names, "Experiments, a paper's (sc11, ...), or all")->required();
+            running->add_flag("--live", arguments->live, "With real processes over modelled devices");
             running->add_flag("--json", arguments->json, "One JSON document instead of tables");
             running->add_option("--html", arguments->html, "Also write a page with tables, charts and timelines");
             return [=] { return listing->parsed() ? list(*arguments) : run(*arguments); };

@@ -44,23 +44,24 @@ Json claim_json(const Claim& claim) {
 
 const std::vector<Experiment>& experiments() {
   static const std::vector<Experiment> list = {
-      {"sc11-figure2", kSc11, "figure 2", "three applications, four servers: one common order", true, sc11_figure2},
-      {"sc11-formulas", kSc11, "formulas 1-3", "mean completion in theory and in simulation", false, sc11_formulas},
-      {"sc11-figure5", kSc11, "figures 3, 5", "ten 4 MB reads over eight servers, disk and flash", true, sc11_figure5},
-      {"sc11-figure6", kSc11, "figure 6", "2 to 16 applications, 8 to 32 processes, 16 servers", true, sc11_figure6},
-      {"sc11-figure7", kSc11, "figure 7", "2 to 4096 servers", false, sc11_figure7},
-      {"sc11-figure8", kSc11, "figure 8", "widths of the time window", false, sc11_figure8},
-      {"agios-patterns", kAgios, "figure 5", "four patterns, reads and writes, 8 to 32 processes", false,
-       agios_patterns},
-      {"twins-forwarding", kTwins, "section 3", "forwarding nodes in front of servers", false, twins_forwarding},
-      {"thesis-identical", kThesis, "figures 4.1-4.3", "two identical jobs: base, backoff, locking", true,
-       thesis_identical},
-      {"thesis-mixed", kThesis, "table 4.1, figures 4.4-4.6", "four jobs: base, backoff, locking", false, thesis_mixed},
-      {"thesis-scale", kThesis, "figures 4.7-4.9", "2, 6 and 10 random jobs", false, thesis_scale},
-      {"resonant-demo", kResonant, "figures 2, 5", "the demonstration program", false, {}},
-      {"resonant-benchmarks", kResonant, "section 4", "five benchmarks, two-phase against resonant", false, {}},
-      {"resonant-interference", kResonant, "section 4", "two programs at once", false, {}},
-      {"beyond-unequal", "", "", "unequal jobs under every policy", false, beyond_unequal},
+      {"sc11-figure2", kSc11, "figure 2", "three applications, four servers: one common order", sc11_figure2},
+      {"sc11-formulas", kSc11, "formulas 1-3", "mean completion in theory and in simulation", sc11_formulas},
+      {"sc11-figure5", kSc11, "figures 3, 5", "ten 4 MB reads over eight servers, disk and flash", sc11_figure5,
+       sc11_figure5_live},
+      {"sc11-figure6", kSc11, "figure 6", "2 to 16 applications, 8 to 32 processes, 16 servers", sc11_figure6,
+       sc11_figure6_live},
+      {"sc11-figure7", kSc11, "figure 7", "2 to 4096 servers", sc11_figure7},
+      {"sc11-figure8", kSc11, "figure 8", "widths of the time window", sc11_figure8},
+      {"agios-patterns", kAgios, "figure 5", "four patterns, reads and writes, 8 to 32 processes", agios_patterns},
+      {"twins-forwarding", kTwins, "section 3", "forwarding nodes in front of servers", twins_forwarding},
+      {"thesis-identical", kThesis, "figures 4.1-4.3", "two identical jobs: base, backoff, locking", thesis_identical},
+      {"thesis-mixed", kThesis, "table 4.1, figures 4.4-4.6", "four jobs: base, backoff, locking", thesis_mixed},
+      {"thesis-scale", kThesis, "figures 4.7-4.9", "2, 6 and 10 random jobs", thesis_scale},
+      {"resonant-demo", kResonant, "figures 2, 5", "the demonstration program", {}},
+      {"resonant-benchmarks", kResonant, "section 4", "five benchmarks, two-phase against resonant", {}},
+      {"resonant-interference", kResonant, "section 4", "two programs at once", {}},
+      {"checkpoints", "", "", "ten unequal jobs checkpoint at once, with real processes", {}, checkpoints_live},
+      {"beyond-unequal", "", "", "unequal jobs under every policy", beyond_unequal},
   };
   return list;
 }
@@ -80,8 +81,11 @@ Result<ExperimentResult> run_experiment(std::string_view name, const LabOptions&
                 fmt::format("there is no experiment '{}'; there are: {}", name, fmt::join(names, ", ")));
   }
   if (!experiment->ready()) return fail(ErrorCode::kInvalid, fmt::format("experiment '{}' is not ready yet", name));
+  if (options.live && !experiment->live())
+    return fail(ErrorCode::kInvalid, fmt::format("experiment '{}' has no live form; run it without --live", name));
+  const bool live = options.live || !experiment->run;
   const auto begin = std::chrono::steady_clock::now();
-  auto result = experiment->run(options);
+  auto result = live ? experiment->run_live(options) : experiment->run(options);
   if (!result) return result;
   result->name = experiment->name;
   result->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -96,7 +100,7 @@ std::string to_json(const std::vector<Experiment>& list) {
                     {"figure", experiment.figure},
                     {"what", experiment.what},
                     {"status", experiment.ready() ? "ready" : "not yet"},
-                    {"live", experiment.live}});
+                    {"live", experiment.live()}});
   return json.dump(2);
 }
 

@@ -76,6 +76,8 @@ struct ExperimentResult {
 };
 
 struct LabOptions {
+  bool live =
+      false;  // with real processes instead of in the simulator; an experiment that has only one form runs in it
   // Called with a line on what is being done, now and then.
   std::function<void(const std::string&)> progress{};
 };
@@ -85,11 +87,12 @@ struct Experiment {
   std::string paper;   // file name of the paper in docs/papers.md; empty: our own
   std::string figure;  // of that paper
   std::string what;    // one line
-  bool live = false;   // can also be run on real nodes
-  // Empty: not yet.
-  std::function<Result<ExperimentResult>(const LabOptions&)> run{};
+  using Run = std::function<Result<ExperimentResult>(const LabOptions&)>;
+  Run run{};       // in the simulator
+  Run run_live{};  // with real processes
 
-  bool ready() const { return static_cast<bool>(run); }
+  bool ready() const { return run || run_live; }  // else: not yet
+  bool live() const { return static_cast<bool>(run_live); }
 };
 
 // Every experiment there is, in the order of the papers.

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/live.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <tutti/client.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "base/clock.h"
+#include "engine/device.h"
+#include "node/node.h"
+
+namespace tutti::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using SteadyClock = std::chrono::steady_clock;
+
+Failure system_failure(const std::string& what) {
+  return fail(ErrorCode::kIo, fmt::format("{}: {}", what, std::strerror(errno)), errno);
+}
+
+// A directory that goes with its object.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string pattern = (fs::temp_directory_path() / "tutti-live-XXXXXX").string();
+    if (mkdtemp(pattern.data())) path_ = pattern;
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Child processes; those that are left when it goes are killed.
+class Children {
+ public:
+  Children() = default;
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+  ~Children() { end(SIGKILL, {}); }
+
+  // Runs `body` in a new process, which ends with what it returns.
+  template <typename Body>
+  bool start(const Body& body) {
+    std::fflush(nullptr);
+    const pid_t pid = fork();
+    if (pid == 0) _exit(body());
+    if (pid > 0) pids_.push_back(pid);
+    return pid > 0;
+  }
+
+  // Asks all to end with `signal`, and makes them after `patience`.
+  void end(int signal, Duration patience) {
+    for (const pid_t pid : pids_) kill(pid, signal);
+    const auto deadline = SteadyClock::now() + patience;
+    for (const pid_t pid : pids_) {
+      while (waitpid(pid, nullptr, WNOHANG) == 0) {
+        if (SteadyClock::now() >= deadline) {
+          kill(pid, SIGKILL);
+          waitpid(pid, nullptr, 0);
+          break;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    }
+    pids_.clear();
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+class Pipe {
+ public:
+  Pipe() {
+    if (pipe2(ends_, O_CLOEXEC) != 0) ends_[0] = ends_[1] = -1;
+  }
+  ~Pipe() {
+    close_end(0);
+    close_end(1);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  int reading() const { return ends_[0]; }
+  int writing() const { return ends_[1]; }
+  void close_writing() { close_end(1); }
+
+ private:
+  void close_end(int end) {
+    if (ends_[end] >= 0) close(ends_[end]);
+    ends_[end] = -1;
+  }
+  int ends_[2];
+};
+
+// What a job's process tells: first that it is ready, then its times. Small enough to be written in one piece.
+struct Message {
+  std::uint32_t job = 0;
+  bool failed = false;
+  LiveTimes times{};
+  char error[160] = {};
+};
+
+Result<Message> receive(const Pipe& pipe, SteadyClock::time_point deadline) {
+  Message message;
+  pollfd ready{pipe.reading(), POLLIN, 0};
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now()).count();
+  const int polled = poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(0, left)));
+  if (polled == 0) return fail(ErrorCode::kTimeout, "the live experiment takes too long; it was ended");
+  if (polled < 0 || read(pipe.reading(), &message, sizeof message) != sizeof message)
+    return fail(ErrorCode::kIo, "a process of the live experiment ended early");
+  if (message.failed) return fail(ErrorCode::kIo, fmt::format("job {}: {}", message.job, message.error));
+  return message;
+}
+
+int run_node(const LiveCluster& setting, const Cluster& cluster, const std::string& directory, unsigned number) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  NodeOptions options;
+  options.name = cluster.nodes[number].name;
+  options.directory = directory;
+  options.listen = {cluster.nodes[number].endpoint};
+  options.targets = cluster.nodes[number].targets;
+  options.model = *device_preset(setting.device);
+  options.stripe_size = setting.stripe_size;
+  options.stripe_count = setting.nodes;
+  options.policy = setting.policy;
+  options.policy_options = setting.policy_options;
+  options.depth = setting.depth;
+  auto node = Node::start(std::move(options));
+  if (!node) {
+    fmt::print(stderr, "tutti: {}\n", node.error().message);
+    return 1;
+  }
+  int signal = 0;
+  sigwait(&signals, &signal);
+  (*node)->stop(Scheduler::Stop::kDrop, std::chrono::seconds(2));
+  return 0;
+}
+
+Result<void> do_io(Client& client, File& file, const LiveJob& job) {
+  std::vector<std::byte> buffer(job.operation.count(), std::byte{0x5a});
+  if (job.announce) client.begin_phase({.total = job.size});
+  for (std::uint64_t offset = 0; offset < job.size.count(); offset += buffer.size()) {
+    const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), job.size.count() - offset));
+    const auto done = job.direction == Direction::kRead ? file.read(offset, part) : file.write(offset, part);
+    if (!done) return Failure(done.error());
+    if (*done != part.size()) return fail(ErrorCode::kIo, "short transfer");
+  }
+  if (job.announce) client.end_phase();
+  return {};
+}
+
+Result<LiveTimes> run_job(const Cluster& cluster, const LiveJob& job, int start_pipe,
+                          const std::function<void()>& ready) {
+  ClientOptions options;
+  options.cluster = cluster;
+  options.application = job.application;
+  auto client = Client::connect(options);
+  if (!client) return Failure(client.error());
+  auto file = (*client)->open(job.name, {.write = job.direction == Direction::kWrite, .create = true});
+  if (!file) return Failure(file.error());
+  ready();
+  char nothing = 0;
+  while (read(start_pipe, &nothing, 1) > 0) continue;  // until the parent closes it: the common start
+  const auto common = SteadyClock::now();
+  std::this_thread::sleep_for(job.delay);
+  const auto seconds = [&] { return std::chrono::duration<double>(SteadyClock::now() - common).count(); };
+  LiveTimes times;
+  times.start = seconds();
+  const auto done = do_io(**client, **file, job);
+  if (!done) return Failure(done.error());
+  times.end = seconds();
+  return times;
+}
+
+Cluster describe(const LiveCluster& setting, const std::string& sockets) {
+  Cluster cluster;
+  cluster.stripe_size = setting.stripe_size;
+  for (unsigned i = 0; i < setting.nodes; ++i)
+    cluster.nodes.push_back({fmt::format("node{}", i), fmt::format("unix:{}/{}", sockets, i), {i}});
+  return cluster;
+}
+
+// A node listens soon after its process started; all have to before jobs do.
+Result<void> wait_for_nodes(const Cluster& cluster, SteadyClock::time_point deadline) {
+  for (const NodeAddress& node : cluster.nodes) {
+    const std::string path = node.endpoint.substr(std::string_view("unix:").size());
+    while (!fs::exists(path)) {
+      if (SteadyClock::now() > deadline)
+        return fail(ErrorCode::kUnreachable, fmt::format("{} did not start", node.name));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  return {};
+}
+
+// What jobs will read has to be there; the content does not matter.
+void lay_out_files(const std::vector<LiveJob>& jobs, const std::string& directory) {
+  for (const LiveJob& job : jobs) {
+    if (job.direction != Direction::kRead) continue;
+    const int file = ::open((directory + "/" + job.name).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    if (file < 0) continue;
+    if (ftruncate(file, static_cast<off_t>(job.size.count())) != 0)
+      fmt::print(stderr, "tutti: {}: cannot be made\n", job.name);
+    close(file);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<LiveTimes>> run_live(const LiveCluster& setting, const std::vector<LiveJob>& jobs, Duration limit) {
+  const auto deadline = SteadyClock::now() + limit;
+  if (auto preset = device_preset(setting.device); !preset) return Failure(preset.error());
+  TemporaryDirectory temporary;
+  if (temporary.path().empty()) return system_failure("a temporary directory");
+  const std::string files = temporary.path() + "/files";
+  fs::create_directory(files);
+  lay_out_files(jobs, files);
+  const Cluster cluster = describe(setting, temporary.path());
+
+  Children nodes, workers;
+  for (unsigned i = 0; i < setting.nodes; ++i)
+    if (!nodes.start([&] { return run_node(setting, cluster, files, i); })) return system_failure("fork");
+  if (auto up = wait_for_nodes(cluster, deadline); !up) return Failure(up.error());
+
+  Pipe start, answers;
+  for (std::uint32_t i = 0; i < jobs.size(); ++i) {
+    const bool forked = workers.start([&] {
+      start.close_writing();
+      Message message{.job = i};
+      const auto tell = [&] { return write(answers.writing(), &message, sizeof message) == sizeof message; };
+      const auto times = run_job(cluster, jobs[i], start.reading(), tell);
+      message.failed = !times;
+      if (times)
+        message.times = *times;
+      else
+        std::strncpy(message.error, times.error().message.c_str(), sizeof message.error - 1);
+      return tell() ? 0 : 1;
+    });
+    if (!forked) return system_failure("fork");
+  }
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    if (auto ready = receive(answers, deadline); !ready) return Failure(ready.error());
+  start.close_writing();
+  std::vector<LiveTimes> times(jobs.size());
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    auto message = receive(answers, deadline);
+    if (!message) return Failure(message.error());
+    times[message->job] = message->times;
+  }
+  workers.end(SIGTERM, std::chrono::seconds(2));
+  nodes.end(SIGTERM, std::chrono::seconds(5));
+  return times;
+}
+
+}  // namespace tutti::lab

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sc11 paper's figures 3/5 and 6, and a checkpoint of ten jobs, with real processes over modelled devices.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "lab/catalogue.h"
+#include "lab/live.h"
+#include "lab/tools.h"
+
+namespace tutti::lab {
+namespace {
+
+using namespace literals;
+
+struct Contender {
+  std::string policy;
+  std::size_t depth;  // at the device
+};
+
+// An uncoordinated server keeps up to 16 pieces at its disk; a coordinating one as few as keep the device busy.
+std::vector<Contender> contenders(bool flash) {
+  const std::size_t few = flash ? 4 : 1;
+  return {{"fifo", 16}, {"window", few}, {"concert", few}};
+}
+
+LiveCluster cluster_for(const Contender& contender, bool flash, unsigned nodes, Bytes stripe_size) {
+  LiveCluster cluster;
+  cluster.nodes = nodes;
+  cluster.device = flash ? "ssd-2010" : "hdd-7200";
+  cluster.depth = contender.depth;
+  cluster.policy = contender.policy;
+  cluster.stripe_size = stripe_size;
+  if (contender.policy == "window") cluster.policy_options["width"] = flash ? "250ms" : "1000ms";
+  return cluster;
+}
+
+double mean_completion(const std::vector<LiveTimes>& times) {
+  double sum = 0;
+  for (const LiveTimes& each : times) sum += each.end - each.start;
+  return sum / static_cast<double>(times.size());
+}
+
+double last_end(const std::vector<LiveTimes>& times) {
+  double last = 0;
+  for (const LiveTimes& each : times) last = std::max(last, each.end);
+  return last;
+}
+
+struct Measured {
+  double completion = 0;  // mean over jobs and rounds, seconds
+  double makespan = 0;    // mean over rounds
+};
+
+Result<Measured> repeat(const LiveCluster& cluster, const std::vector<LiveJob>& jobs, unsigned rounds) {
+  Measured measured;
+  for (unsigned round = 0; round < rounds; ++round) {
+    const auto times = run_live(cluster, jobs);
+    if (!times) return Failure(times.error());
+    measured.completion += mean_completion(*times) / rounds;
+    measured.makespan += last_end(*times) / rounds;
+  }
+  return measured;
+}
+
+std::vector<LiveJob> readers(unsigned count, Bytes size) {
+  std::vector<LiveJob> jobs;
+  for (unsigned i = 0; i < count; ++i)
+    jobs.push_back({.name = fmt::format("app{}", i),
+                    .application = i,
+                    .direction = Direction::kRead,
+                    .size = size,
+                    .operation = size,
+                    .delay = {},
+                    .announce = true});
+  return jobs;
+}
+
+Claim never_worse(const std::string& id, double concert, double window) {
+  return {.id = id,
+          .what = "concert's mean completion against window's",
+          .unit = "x",
+          .goal = 1.05,
+          .kind = Claim::Goal::kAtMost,
+          .ours = concert / window};
+}
+
+}  // namespace
+
+Result<ExperimentResult> sc11_figure5_live(const LabOptions& options) {
+  constexpr unsigned kRounds = 5;
+  ExperimentResult result;
+  result.mode = "live";
+  result.device = "hdd-7200 and ssd-2010, modelled, 8 node processes, 10 job processes";
+  result.columns = {"device", "policy", "depth", "mean completion ms", "makespan ms", "reduction %"};
+  for (const bool flash : {false, true}) {
+    const std::string device = flash ? "ssd" : "hdd";
+    Chart chart{.title = fmt::format("Mean completion, live ({})", device),
+                .x_label = "policy",
+                .y_label = "ms",
+                .bars = true,
+                .lines = {{"live", {}, {}}},
+                .x_names = {}};
+    std::map<std::string, Measured> measured;
+    for (const Contender& contender : contenders(flash)) {
+      say(options, fmt::format("sc11-figure5 live: {} {}", device, contender.policy));
+      const auto runs = repeat(cluster_for(contender, flash, 8, 64_KiB), readers(10, 4_MiB), kRounds);
+      if (!runs) return Failure(runs.error());
+      measured[contender.policy] = *runs;
+      const double less = reduction(measured["fifo"].completion, runs->completion);
+      result.rows.push_back({device, contender.policy, static_cast<std::int64_t>(contender.depth),
+                             runs->completion * 1e3, runs->makespan * 1e3, less});
+      chart.lines[0].x.push_back(static_cast<double>(chart.x_names.size()));
+      chart.lines[0].y.push_back(runs->completion * 1e3);
+      chart.x_names.push_back(contender.policy);
+    }
+    result.charts.push_back(std::move(chart));
+    const double paper = flash ? 19.5 : 29.8;
+    result.claims.push_back({.id = fmt::format("sc11-figure5.live.{}.reduction", device),
+                             .what = "mean completion, window against fifo with 16 in flight",
+                             .unit = "%",
+                             .paper = paper,
+                             .goal = paper,
+                             .kind = Claim::Goal::kAtLeast,
+                             .ours = reduction(measured["fifo"].completion, measured["window"].completion)});
+    result.claims.push_back(never_worse(fmt::format("sc11-figure5.live.{}.concert", device),
+                                        measured["concert"].completion, measured["window"].completion));
+  }
+  return result;
+}
+
+Result<ExperimentResult> sc11_figure6_live(const LabOptions& options) {
+  constexpr unsigned kNodes = 16;
+  ExperimentResult result;
+  result.mode = "live";
+  result.device = "hdd-7200 and ssd-2010, modelled, 16 node processes, one process per application";
+  result.columns = {"device", "applications", "fifo ms", "window ms", "concert ms", "reduction %"};
+  for (const bool flash : {false, true}) {
+    const std::string device = flash ? "ssd" : "hdd";
+    Chart chart{.title = fmt::format("Mean completion by applications, live ({})", device),
+                .x_label = "applications",
+                .y_label = "ms",
+                .lines = {{"fifo", {}, {}}, {"window", {}, {}}, {"concert", {}, {}}}};
+    double best = 0, worst = 100;
+    for (const unsigned applications : {2u, 4u, 8u, 16u}) {
+      say(options, fmt::format("sc11-figure6 live: {} {} applications", device, applications));
+      std::vector<LiveJob> jobs = readers(applications, 2_MiB);
+      for (LiveJob& job : jobs) job.operation = 128_KiB;
+      std::map<std::string, double> completion;
+      for (const Contender& contender : contenders(flash)) {
+        const auto runs = repeat(cluster_for(contender, flash, kNodes, 4_KiB), jobs, 1);
+        if (!runs) return Failure(runs.error());
+        completion[contender.policy] = runs->completion * 1e3;
+      }
+      const double less = reduction(completion["fifo"], completion["window"]);
+      best = std::max(best, less);
+      worst = std::min(worst, less);
+      result.rows.push_back(
+          {device, std::int64_t{applications}, completion["fifo"], completion["window"], completion["concert"], less});
+      for (Line& line : chart.lines) {
+        line.x.push_back(applications);
+        line.y.push_back(completion[line.name]);
+      }
+    }
+    result.charts.push_back(std::move(chart));
+    result.claims.push_back({.id = fmt::format("sc11-figure6.live.{}.best", device),
+                             .what = "largest reduction of mean completion, window against fifo",
+                             .unit = "%",
+                             .paper = flash ? 43 : 42,
+                             .goal = flash ? 11 : 8,
+                             .kind = Claim::Goal::kAtLeast,
+                             .ours = best});
+  }
+  return result;
+}
+
+// Ten jobs of unequal size checkpoint at once: what ./run shows.
+Result<ExperimentResult> checkpoints_live(const LabOptions& options) {
+  ExperimentResult result;
+  result.mode = "live";
+  result.device = "hdd-7200, modelled, 4 node processes, 10 job processes";
+  result.columns = {"policy", "depth", "mean checkpoint s", "slowest s", "mean slowdown"};
+  std::vector<LiveJob> jobs;
+  for (unsigned i = 0; i < 10; ++i) {
+    const Bytes size = Bytes((std::uint64_t{8} << (i % 5)) << 20);  // 8 to 128 MiB
+    jobs.push_back({.name = fmt::format("job{} ({} MiB)", i, size.count() >> 20),
+                    .application = 100 + (i * 7) % 10,
+                    .direction = Direction::kWrite,
+                    .size = size,
+                    .operation = 1_MiB,
+                    .delay = {},
+                    .announce = true});
+  }
+  std::map<std::string, double> mean;
+  std::vector<double> alone;
+  for (unsigned i = 0; i < 5; ++i) {
+    say(options, fmt::format("checkpoints: {} alone", jobs[i].name));
+    const auto times = run_live(cluster_for({"fifo", 16}, false, 4, 64_KiB), {jobs[i]});
+    if (!times) return Failure(times.error());
+    alone.push_back(times->front().end - times->front().start);
+  }
+  for (const Contender& contender : contenders(false)) {
+    say(options, fmt::format("checkpoints: ten jobs at once, {}", contender.policy));
+    const auto times = run_live(cluster_for(contender, false, 4, 64_KiB), jobs);
+    if (!times) return Failure(times.error());
+    Timeline timeline{
+        .title = fmt::format("Ten checkpoints at once: {}", contender.policy), .jobs = {}, .segments = {}};
+    double slowdown = 0;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const double took = (*times)[i].end - (*times)[i].start;
+      slowdown += took / alone[i % 5] / static_cast<double>(jobs.size());
+      timeline.jobs.push_back(jobs[i].name);
+      timeline.segments.push_back({.job = i,
+                                   .kind = Timeline::Segment::Kind::kInputOutput,
+                                   .from = (*times)[i].start,
+                                   .to = (*times)[i].end,
+                                   .megabytes_per_second = static_cast<double>(jobs[i].size.count()) / 1e6 / took});
+    }
+    mean[contender.policy] = mean_completion(*times);
+    result.rows.push_back({contender.policy, static_cast<std::int64_t>(contender.depth), mean[contender.policy],
+                           last_end(*times), slowdown});
+    result.timelines.push_back(std::move(timeline));
+  }
+  result.claims.push_back({.id = "checkpoints.live.concert",
+                           .what = "mean time of a checkpoint, concert against uncoordinated",
+                           .unit = "%",
+                           .goal = 30,
+                           .kind = Claim::Goal::kAtLeast,
+                           .ours = reduction(mean["fifo"], mean["concert"])});
+  return result;
+}
+
+}  // namespace tutti::lab
