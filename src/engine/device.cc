@@ -231,23 +231,24 @@ TimePoint Device::finish_time(const DeviceRequest& request, TimePoint now) {
 }
 
 Duration Device::hdd_time(const HddFigures& hdd, const DeviceRequest& request, TimePoint now) {
-  const std::uint64_t ahead = request.position - head_;  // wraps to a huge distance behind the head
-  if (ahead <= hdd.read_ahead.count() && request.direction == last_direction_) {
-    // The head is there or nearly: while idle it read on into the cache (or the cache held the write back).
-    const double idle_bytes = hdd.bandwidth * std::chrono::duration<double>(now - head_free_).count();
-    const auto cached = static_cast<std::uint64_t>(std::min(idle_bytes, static_cast<double>(hdd.read_ahead.count())));
-    const std::uint64_t wanted = ahead + request.length.count();
-    const Bytes from_cache(std::min(request.length.count(), cached > ahead ? cached - ahead : 0));
-    const Bytes under_head(wanted > cached ? wanted - cached : 0);
-    return transfer_time(from_cache, hdd.interface_bandwidth) + transfer_time(under_head, hdd.bandwidth);
-  }
   const std::uint64_t from = head_ % hdd.capacity.count();
   const std::uint64_t to = request.position % hdd.capacity.count();
   const Duration seek = seek_time(hdd, from < to ? to - from : from - to);
   const Duration positioning = seek + rotation_wait(hdd, to, now + seek);
   const double share = request.direction == Direction::kRead ? 1 : hdd.write_positioning;
-  return Duration(static_cast<std::int64_t>(static_cast<double>(positioning.count()) * share)) +
-         transfer_time(request.length, hdd.bandwidth);
+  const Duration sought = Duration(static_cast<std::int64_t>(static_cast<double>(positioning.count()) * share)) +
+                          transfer_time(request.length, hdd.bandwidth);
+  const std::uint64_t ahead = request.position - head_;  // wraps to a huge distance behind the head
+  if (ahead > hdd.read_ahead.count() || request.direction != last_direction_) return sought;
+  // The head is there or nearly: while idle it read on into the cache (or the cache held the write back). A gap is
+  // passed under the head unless a seek is shorter.
+  const double idle_bytes = hdd.bandwidth * std::chrono::duration<double>(now - head_free_).count();
+  const auto cached = static_cast<std::uint64_t>(std::min(idle_bytes, static_cast<double>(hdd.read_ahead.count())));
+  const std::uint64_t wanted = ahead + request.length.count();
+  const Bytes from_cache(std::min(request.length.count(), cached > ahead ? cached - ahead : 0));
+  const Bytes under_head(wanted > cached ? wanted - cached : 0);
+  return std::min(sought,
+                  transfer_time(from_cache, hdd.interface_bandwidth) + transfer_time(under_head, hdd.bandwidth));
 }
 
 }  // namespace tutti
