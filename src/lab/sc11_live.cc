@@ -200,12 +200,16 @@ Result<ExperimentResult> checkpoints_live(const LabOptions& options) {
     if (!times) return Failure(times.error());
     alone.push_back(times->front().end - times->front().start);
   }
-  for (const Contender& contender : contenders(false)) {
+  // Uncoordinated as PVFS2 does it, and at the depth of the others: enough to keep the disk busy, little enough to
+  // leave the order to the policy.
+  for (const Contender& contender :
+       {Contender{"fifo", 16}, Contender{"fifo", 4}, Contender{"window", 4}, Contender{"concert", 4}}) {
     say(options, fmt::format("checkpoints: ten jobs at once, {}", contender.policy));
     const auto times = run_live(cluster_for(contender, false, 4, 64_KiB), jobs);
     if (!times) return Failure(times.error());
-    Timeline timeline{
-        .title = fmt::format("Ten checkpoints at once: {}", contender.policy), .jobs = {}, .segments = {}};
+    Timeline timeline{.title = fmt::format("Ten checkpoints at once: {}, depth {}", contender.policy, contender.depth),
+                      .jobs = {},
+                      .segments = {}};
     double slowdown = 0;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       const double took = (*times)[i].end - (*times)[i].start;
@@ -217,9 +221,11 @@ Result<ExperimentResult> checkpoints_live(const LabOptions& options) {
                                    .to = (*times)[i].end,
                                    .megabytes_per_second = static_cast<double>(jobs[i].size.count()) / 1e6 / took});
     }
-    mean[contender.policy] = mean_completion(*times);
-    result.rows.push_back({contender.policy, static_cast<std::int64_t>(contender.depth), mean[contender.policy],
-                           last_end(*times), slowdown});
+    const double completion = mean_completion(*times);
+    const auto [best, is_new] = mean.try_emplace(contender.policy, completion);
+    best->second = std::min(best->second, completion);  // of a policy at several depths, its best
+    result.rows.push_back(
+        {contender.policy, static_cast<std::int64_t>(contender.depth), completion, last_end(*times), slowdown});
     result.timelines.push_back(std::move(timeline));
   }
   result.claims.push_back({.id = "checkpoints.live.concert",
