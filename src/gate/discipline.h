@@ -17,9 +17,10 @@ namespace tutti::gate {
 
 // What the lock table has seen so far of the job that asks, and of all jobs.
 struct History {
-  std::optional<Duration> period;  // of this job: mean time from one phase to the next, its waiting left out
-  std::optional<Duration> hold;    // of this job: how long its last phase held the lock
-  double bytes_per_second = 1e9;   // of all jobs: announced bytes over time held; 1e9 until something was seen
+  std::optional<Duration> period;          // of this job: mean time from one phase to the next, its waiting left out
+  std::optional<Duration> hold;            // of this job: how long its last phase held the lock
+  double bytes_per_second = 1e9;           // of all jobs: announced bytes over time held; 1e9 until something was seen
+  std::optional<Duration> typical_period;  // of all jobs: geometric mean of their last periods
 };
 
 // Where a new request stands.
@@ -27,15 +28,18 @@ struct Placement {
   // Requests of different groups never exclude each other: a target has at most one holder per group.
   std::uint32_t group = 0;
   // The smaller goes first; equal ranks by arrival.
-  std::uint64_t rank = 0;
+  double rank = 0;
 };
 
-// Pure and stateless: everything it goes by is in the arguments.
+// Knows no clock: what it goes by is in the arguments, and in what it was told of earlier requests. Not thread-safe.
 class Discipline {
  public:
   virtual ~Discipline() = default;
 
-  virtual Placement place(Bytes announced, const History& history) const = 0;  // announced 0: unknown
+  virtual Placement place(Bytes announced, const History& history) = 0;  // announced 0: unknown
+
+  // A request that was placed there has been granted.
+  virtual void granted(const Placement& /*place*/) {}
 
   // True: a request that waits keeps its targets from everyone after it, though it cannot use them yet.
   // False: whoever finds all its targets free goes, until somebody else has waited longer than limit().

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
 
 #include "gate/discipline.h"
 
@@ -18,7 +20,7 @@ double seconds(Duration duration) {
 // Locking with order preservation (thesis, figure 3.5 (a)).
 class Fifo final : public Discipline {
  public:
-  Placement place(Bytes, const History&) const override { return {}; }
+  Placement place(Bytes, const History&) override { return {}; }
   bool keeps_order() const override { return true; }
   std::optional<Duration> limit() const override { return std::nullopt; }
 };
@@ -27,13 +29,19 @@ class Fifo final : public Discipline {
 class FifoPass final : public Discipline {
  public:
   explicit FifoPass(Duration limit) : limit_(limit) {}
-  Placement place(Bytes, const History&) const override { return {}; }
+  Placement place(Bytes, const History&) override { return {}; }
   bool keeps_order() const override { return false; }
   std::optional<Duration> limit() const override { return limit_; }
 
  private:
   Duration limit_;
 };
+
+// How long a phase will hold its targets: announced, else as long as the job's last one; nothing if neither is known.
+std::optional<double> expected_hold(Bytes announced, const History& history) {
+  if (announced.count() > 0) return static_cast<double>(announced.count()) / history.bytes_per_second;
+  return history.hold ? std::optional(seconds(*history.hold)) : std::nullopt;
+}
 
 // The smallest phase first. What is not announced is taken from the job's last phase at the rate seen so far;
 // a job of which nothing is known goes after all that are known.
@@ -41,11 +49,10 @@ class Shortest final : public Discipline {
  public:
   explicit Shortest(Duration limit) : limit_(limit) {}
 
-  Placement place(Bytes announced, const History& history) const override {
-    if (announced.count() > 0) return {.group = 0, .rank = announced.count()};
-    if (!history.hold) return {.group = 0, .rank = UINT64_MAX};
-    const double estimate = std::max(1.0, seconds(*history.hold) * history.bytes_per_second);
-    return {.group = 0, .rank = static_cast<std::uint64_t>(std::min(estimate, 1e18))};
+  Placement place(Bytes announced, const History& history) override {
+    if (announced.count() > 0) return {.group = 0, .rank = static_cast<double>(announced.count())};
+    const auto hold = expected_hold(announced, history);
+    return {.group = 0, .rank = hold ? *hold * history.bytes_per_second : std::numeric_limits<double>::infinity()};
   }
   bool keeps_order() const override { return false; }
   std::optional<Duration> limit() const override { return limit_; }
@@ -54,20 +61,36 @@ class Shortest final : public Discipline {
   Duration limit_;
 };
 
-// Set-10 of IO-Sets: jobs are classed by the order of magnitude of the time from one phase to the next; one job per
-// class at a time, in order of arrival; classes share. Jobs without a history make a class of their own.
+// Set-10 of IO-Sets: jobs are classed by the order of magnitude of the time from one phase to the next, and class i has
+// a weight of 10^-i. In a class one job goes at a time, in order of arrival. A job without a history is taken to be
+// like the others.
+//
+// IO-Sets lets the classes write at the same time and share the bandwidth by weight. A disk pays for that with most of
+// its bandwidth, so by default the classes share its time: one turn at a time, given to the class that has had the
+// least time for its weight (start-time fair queueing). No class can be starved; with one class only, this is `fifo`.
 class Set10 final : public Discipline {
  public:
-  Placement place(Bytes, const History& history) const override {
-    if (!history.period) return {.group = 0, .rank = 0};
-    const double magnitude = std::round(std::log10(std::max(seconds(*history.period), 1e-9)));
-    return {.group = static_cast<std::uint32_t>(magnitude - kSmallestMagnitude) + 1, .rank = 0};
+  explicit Set10(bool together) : together_(together) {}
+
+  Placement place(Bytes announced, const History& history) override {
+    const auto period = history.period ? history.period : history.typical_period;
+    if (!period) return {.group = 0, .rank = together_ ? 0 : time_};
+    const int magnitude = static_cast<int>(std::round(std::log10(std::max(seconds(*period), 1e-9))));
+    if (together_) return {.group = static_cast<std::uint32_t>(magnitude - kSmallestMagnitude) + 1, .rank = 0};
+    double& class_finish = finish_[magnitude];
+    const double start = std::max(time_, class_finish);
+    class_finish = start + expected_hold(announced, history).value_or(1) * std::pow(10, magnitude);
+    return {.group = 0, .rank = start};
   }
+  void granted(const Placement& place) override { time_ = std::max(time_, place.rank); }
   bool keeps_order() const override { return true; }
   std::optional<Duration> limit() const override { return std::nullopt; }
 
  private:
-  static constexpr double kSmallestMagnitude = -9;  // a nanosecond; keeps group numbers positive
+  static constexpr int kSmallestMagnitude = -9;  // a nanosecond; keeps group numbers positive
+  const bool together_;
+  double time_ = 0;               // virtual: the rank of the last one that went
+  std::map<int, double> finish_;  // of each class: when, in virtual time, it has had what it asked for so far
 };
 
 OptionInfo limit_option() {
@@ -75,6 +98,14 @@ OptionInfo limit_option() {
           .kind = OptionInfo::Kind::kDuration,
           .fallback = "2min",
           .help = "a request that has waited this long goes next: nobody passes it any more"};
+}
+
+OptionInfo share_option() {
+  return {.name = "share",
+          .kind = OptionInfo::Kind::kChoice,
+          .fallback = "time",
+          .help = "time: one job at a time, classes take turns; bandwidth: one job per class at a time (flash)",
+          .choices = {"time", "bandwidth"}};
 }
 
 template <typename T>
@@ -107,10 +138,10 @@ const std::vector<DisciplineInfo>& disciplines() {
        {limit_option()},
        make_limited<Shortest>},
       {"set10",
-       "one job per order of magnitude of the period between phases; classes share",
+       "classes by order of magnitude of the period between phases; the shorter the period, the larger the share",
        "IO-Sets (Set-10)",
-       {},
-       make_plain<Set10>},
+       {share_option()},
+       [](const OptionValues& values) { return std::make_unique<Set10>(values.text("share") == "bandwidth"); }},
   };
   return table;
 }

@@ -3,12 +3,21 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <tuple>
 #include <utility>
 
 namespace tutti::gate {
 
 using State = LockTable::Entry::State;
+
+namespace {
+
+double seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
 
 const char* explain(Refusal refusal) {
   switch (refusal) {
@@ -35,7 +44,7 @@ const char* explain(Refusal refusal) {
 bool LockTable::Before::operator()(const Entry* a, const Entry* b) const {
   // Among those that waited past the limit only the arrival counts.
   const auto key = [](const Entry* e) {
-    return std::tuple(!e->overdue, e->overdue ? 0 : e->place.rank, e->arrived, e->sequence);
+    return std::tuple(!e->overdue, e->overdue ? 0.0 : e->place.rank, e->arrived, e->sequence);
   };
   return key(a) < key(b);
 }
@@ -199,6 +208,7 @@ void LockTable::grant(Entry& entry, Group& its_group) {
   --waiting_;
   hold(entry);
   const Duration waited = now_ - entry.arrived;
+  discipline_->granted(entry.place);
   ++counts_.grants;
   counts_.waited += waited;
   counts_.longest_wait = std::max(counts_.longest_wait, waited);
@@ -298,10 +308,18 @@ History LockTable::history_for(const std::string& job) {
     past.periods = std::min(past.periods + 1, kRemembered);
     const Duration mean = past.period.value_or(Duration::zero());
     past.period = mean + (sample - mean) / past.periods;
+    constexpr double kFading = 0.9;
+    period_logarithms_ = period_logarithms_ * kFading + std::log(std::max(seconds(sample), 1e-9));
+    periods_ = periods_ * kFading + 1;
   }
-  return {.period = past.period,
-          .hold = past.hold,
-          .bytes_per_second = rate_bytes_ > 0 ? rate_bytes_ / std::max(rate_seconds_, 1e-9) : 1e9};
+  History known{.period = past.period,
+                .hold = past.hold,
+                .bytes_per_second = rate_bytes_ > 0 ? rate_bytes_ / std::max(rate_seconds_, 1e-9) : 1e9,
+                .typical_period = {}};
+  if (periods_ > 0)
+    known.typical_period =
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(std::exp(period_logarithms_ / periods_)));
+  return known;
 }
 
 void LockTable::learn(const Entry& entry) {
@@ -311,7 +329,7 @@ void LockTable::learn(const Entry& entry) {
   if (entry.ask.bytes.count() == 0) return;
   constexpr double kFading = 0.9;
   rate_bytes_ = rate_bytes_ * kFading + static_cast<double>(entry.ask.bytes.count());
-  rate_seconds_ = rate_seconds_ * kFading + std::chrono::duration<double>(*past.hold).count();
+  rate_seconds_ = rate_seconds_ * kFading + seconds(*past.hold);
 }
 
 LockTable::JobHistory& LockTable::history(const std::string& job) {

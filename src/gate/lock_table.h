@@ -8,8 +8,9 @@
 // it. A request names a set of targets and gets them all or waits. A session has one request at a time, named by its
 // ticket. What the thesis draws as the error state is an answer here (kRefused): it changes nothing for anybody.
 //
-// Invariants: a target has at most one holder per group (Placement::group; one group but for `set10`); a request that
-// waits is blocked, by a holder or by a reservation of its group, unless the table is recovering.
+// Invariants: a target has at most one holder per group (Placement::group; one group but for `set10` with shared
+// bandwidth); a request that waits is blocked, by a holder or by a reservation of its group, unless the table is
+// recovering.
 //
 // Leases: a holder that has not renewed for Options::lease loses the lock (kLost), as does one that disconnects.
 //
@@ -192,7 +193,8 @@ class LockTable {
   std::set<std::pair<TimePoint, SessionId>> deadlines_;
   std::list<JobHistory> histories_;  // last used first
   std::unordered_map<std::string, std::list<JobHistory>::iterator> jobs_;
-  double rate_bytes_ = 0, rate_seconds_ = 0;  // sums over past phases, fading
+  double rate_bytes_ = 0, rate_seconds_ = 0;    // sums over past phases, fading
+  double period_logarithms_ = 0, periods_ = 0;  // of all jobs, fading
   std::uint64_t next_sequence_ = 0;
   std::size_t waiting_ = 0, holding_ = 0;
   Counts counts_;

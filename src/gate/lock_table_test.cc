@@ -150,40 +150,75 @@ TEST(LockTable, ShortestLetsTheLargeOneGoAfterTheLimit) {
   EXPECT_THAT(gate.granted(), ElementsAre(2));
 }
 
-TEST(LockTable, Set10ClassesByPeriodOneJobPerClass) {
-  Gate gate({.lease = seconds(100'000), .discipline = "set10"});
-  const auto phase = [&](SessionId job, Duration hold) {
-    gate.ask(job, {0});
-    gate.pass(hold);
-    gate.release(job);
-  };
-  // Jobs 1 and 2 come back every ten seconds or so, jobs 3 and 4 every thousand.
-  for (SessionId job : {1, 2}) {
-    phase(job, seconds(1));
-    gate.pass(seconds(9));
-    phase(job, seconds(1));
-    gate.pass(seconds(9));
+// Jobs 1 and 2 come back every ten seconds or so, jobs 3 and 4 every thousand; the gate has seen that.
+class GateWithTwoClasses : public Gate {
+ public:
+  explicit GateWithTwoClasses(const std::string& share)
+      : Gate({.lease = seconds(100'000), .discipline = "set10", .discipline_options = {{"share", share}}}) {
+    for (int round = 0; round < 2; ++round)
+      for (SessionId job : {3, 4}) {
+        phase(job, seconds(100));
+        pass(seconds(400));
+      }
+    for (int round = 0; round < 60; ++round)
+      for (SessionId job : {1, 2}) {
+        phase(job, seconds(1));
+        pass(seconds(4));
+      }
+    granted();
   }
-  gate.pass(seconds(1000));
-  for (SessionId job : {3, 4}) {
-    phase(job, seconds(100));
-    gate.pass(seconds(900));
-    phase(job, seconds(100));
+
+ private:
+  void phase(SessionId job, Duration hold) {
+    ask(job, {0});
+    pass(hold);
+    release(job);
   }
-  gate.pass(seconds(900));
-  // The pause was not part of the pattern of jobs 1 and 2: two more rounds and the mean is theirs again.
-  for (int round = 0; round < 60; ++round)
-    for (SessionId job : {1, 2}) {
-      phase(job, seconds(1));
-      gate.pass(seconds(4));
-    }
-  gate.granted();
-  for (SessionId job : {1, 2, 3, 4, 5}) gate.ask(job, {0});
-  EXPECT_THAT(gate.granted(), ElementsAre(1, 3, 5));  // 5 has no history
+};
+
+TEST(LockTable, Set10SharingBandwidthHasOneJobPerClass) {
+  GateWithTwoClasses gate("bandwidth");
+  for (SessionId job : {1, 2, 3, 4, 5}) gate.ask(job, {0});  // 5 has no history: like most, as 1 and 2
+  EXPECT_THAT(gate.granted(), ElementsAre(1, 3));
   gate.release(3);
   EXPECT_THAT(gate.granted(), ElementsAre(4));
   gate.release(1);
   EXPECT_THAT(gate.granted(), ElementsAre(2));
+  gate.release(2);
+  EXPECT_THAT(gate.granted(), ElementsAre(5));
+}
+
+TEST(LockTable, Set10SharingTimeHasOneJobAtATimeAndStarvesNoClass) {
+  GateWithTwoClasses gate("time");
+  for (SessionId job : {3, 4, 1, 2}) gate.ask(job, {0});
+  EXPECT_THAT(gate.granted(), ElementsAre(3));  // nobody else was there
+  // Job 3's turn of 100 s counts for 100 s * 10^3; the other class takes turns of 10 s, each counts for 10 s * 10^1.
+  int turns = 0;
+  SessionId last = 3;
+  for (SessionId next = 0; next != 4 && turns < 2000; last = next) {
+    gate.pass(last == 3 ? seconds(100) : seconds(10));
+    gate.release(last);
+    if (last != 3) gate.ask(last, {0});
+    const auto granted = gate.granted();
+    ASSERT_EQ(granted.size(), 1u);
+    next = granted[0];
+    turns += next == 4 ? 0 : 1;
+  }
+  EXPECT_EQ(last, 4u);
+  EXPECT_NEAR(turns, 1000, 50);
+}
+
+TEST(LockTable, Set10WithOneClassIsFifo) {
+  Gate gate({.lease = seconds(1000), .discipline = "set10"});
+  for (SessionId job : {4, 2, 3, 1}) gate.ask(job, {0});
+  for (int round = 0; round < 12; ++round) {
+    const auto granted = gate.granted();
+    ASSERT_EQ(granted.size(), 1u);
+    EXPECT_EQ(granted[0], (std::vector<SessionId>{4, 2, 3, 1})[static_cast<std::size_t>(round % 4)]);
+    gate.pass(seconds(5));
+    gate.release(granted[0]);
+    gate.ask(granted[0], {0});
+  }
 }
 
 TEST(LockTable, AHolderThatStopsRenewingLosesTheLock) {
