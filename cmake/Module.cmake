@@ -30,11 +30,19 @@ function(tutti_module name)
   endif()
 endfunction()
 
-# What ./test --asan and --tsan build: the unit and conformance suites, without the command and the end-to-end tests.
+# What ./test --asan and --tsan build: the unit and conformance suites, and the end-to-end tests of clusters.
 add_custom_target(suites)
 
+# How many times as long things may take under a sanitizer. Limits of ctest grow by it, and so do those of tests that
+# wait for other processes, which see it as TUTTI_PATIENCE (tests/e2e/processes.h).
+set(TUTTI_PATIENCE 1)
+if(TUTTI_SANITIZE)
+  set(TUTTI_PATIENCE 5)
+endif()
+
 # tutti_test(NAME SOURCES file... USES module... [LABELS label...] [TIMEOUT seconds])
-# One GoogleTest program, one ctest entry. Label `unit` unless told; `unit` and `conformance` also run under sanitizers.
+# One GoogleTest program, one ctest entry. Label `unit` unless told; `unit`, `conformance` and `cluster` also run under
+# sanitizers.
 function(tutti_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;USES;LABELS;LINKS" ${ARGN})
   if(NOT arg_LABELS)
@@ -43,6 +51,7 @@ function(tutti_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
+  math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * ${TUTTI_PATIENCE}")
   add_executable(${name}_test ${arg_SOURCES})
   target_compile_options(${name}_test PRIVATE ${TUTTI_TEST_OPTIONS})
   target_precompile_headers(${name}_test REUSE_FROM tutti_test_headers)
@@ -50,7 +59,7 @@ function(tutti_test name)
   target_link_libraries(${name}_test PRIVATE ${arg_USES} ${arg_LINKS} GTest::gmock GTest::gtest_main fmt::fmt)
   add_test(NAME ${name} COMMAND ${name}_test --gtest_brief=1)
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
-  if(arg_LABELS MATCHES "unit|conformance")
+  if(arg_LABELS MATCHES "unit|conformance|cluster")
     add_dependencies(suites ${name}_test)
   endif()
 endfunction()

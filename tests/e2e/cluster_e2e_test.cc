@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real processes, real sockets, real files: what an administrator and a user would see.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <tutti/client.h>
 #include <unistd.h>
 
@@ -19,52 +16,19 @@
 #include <thread>
 
 #include "base/prng.h"
+#include "base/units.h"
 #include "node/control.h"
 #include "node/pid_file.h"
+#include "processes.h"
 
 namespace tutti {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace e2e;
+using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::Not;
-
-struct Outcome {
-  int status = -1;
-  std::string output;  // both streams
-};
-
-// Runs a program to its end.
-Outcome run(std::vector<std::string> words) {
-  int ends[2];
-  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  pid_t child = -1;
-  const int spawned = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  Outcome outcome;
-  char buffer[4096];
-  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
-    outcome.output.append(buffer, static_cast<std::size_t>(got));
-  close(ends[0]);
-  if (spawned != 0) return outcome;
-  int status = 0;
-  waitpid(child, &status, 0);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return outcome;
-}
-
-std::string content(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 class ClusterTest : public testing::Test {
  protected:
@@ -90,18 +54,20 @@ class ClusterTest : public testing::Test {
     return tutti(std::move(words));
   }
   void up(std::vector<std::string> more = {}) {
-    std::vector<std::string> words{"up", "--dir", directory_, "--stripe-size", "64KiB"};
+    std::vector<std::string> words{"up", "--dir", directory_, "--stripe-size", "64KiB", "--lease", format(kLease)};
     words.insert(words.end(), more.begin(), more.end());
     const Outcome outcome = tutti(words);
     ASSERT_EQ(outcome.status, 0) << outcome.output;
   }
-  std::unique_ptr<Client> client(Duration request_timeout = std::chrono::seconds(30)) {
+  std::unique_ptr<Client> client(Duration request_timeout = 30s) {
     ClientOptions options{.cluster = load_cluster(directory_ + "/cluster.toml").value()};
-    options.cluster.request_timeout = request_timeout;
+    options.cluster.request_timeout = patient(request_timeout);
     auto connected = Client::connect(std::move(options));
     EXPECT_TRUE(connected) << connected.error().message;
     return std::move(*connected);
   }
+  static constexpr Duration kLease = patient(1s);
+
   pid_t process_of(const std::string& node) {
     return PidFile::holder(directory_ + "/run/" + node + ".pid").value_or(-1);
   }
@@ -162,11 +128,9 @@ class Writer {
 };
 
 void wait_for_writes(const std::vector<std::unique_ptr<Writer>>& writers, std::uint64_t more) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (const auto& writer : writers) {
     const std::uint64_t goal = writer->written() + more;
-    while (writer->written() < goal && writer->failure().empty() && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    wait_until(60s, [&] { return writer->written() >= goal || !writer->failure().empty(); });
     EXPECT_GE(writer->written(), goal) << writer->failure();
   }
 }
@@ -196,16 +160,15 @@ TEST_F(ClusterTest, OneCommandUpAndPlainFiles) {
 TEST_F(ClusterTest, ADeadClusterIsBroughtUpAgain) {
   up({"--nodes", "2"});
   for (const std::string node : {"node0", "node1"}) kill(process_of(node), SIGKILL);
-  while (process_of("node0") != -1 || process_of("node1") != -1)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(wait_until(20s, [&] { return process_of("node0") == -1 && process_of("node1") == -1; }));
   EXPECT_EQ(on_cluster({"status"}).status, 1);
   up({"--nodes", "2"});
   EXPECT_EQ(on_cluster({"status"}).status, 0);
 }
 
 TEST_F(ClusterTest, VerifiedWritesWhileNodesAreKilled) {
-  up({"--lease", "1s"});
-  auto connected = client(std::chrono::seconds(2));
+  up();
+  auto connected = client(2s);
   std::vector<std::unique_ptr<Writer>> writers;
   for (std::uint64_t i = 0; i < 3; ++i)
     writers.push_back(std::make_unique<Writer>(*connected, "file" + std::to_string(i), i + 1));
@@ -244,8 +207,8 @@ TEST_F(ClusterTest, ThePolicyIsSwitchedUnderLoad) {
 TEST_F(ClusterTest, StoppingLosesNothingThatWasAcknowledged) {
   up({"--nodes", "2"});
   ClientOptions options{.cluster = load_cluster(directory_ + "/cluster.toml").value()};
-  options.cluster.request_timeout = std::chrono::seconds(1);
-  options.give_up = std::chrono::seconds(3);
+  options.cluster.request_timeout = patient(1s);
+  options.give_up = patient(3s);
   auto connected = Client::connect(std::move(options)).value();
   auto file = connected->open("file", {.write = true, .create = true}).value();
   std::uint64_t acknowledged = 0;
@@ -253,7 +216,7 @@ TEST_F(ClusterTest, StoppingLosesNothingThatWasAcknowledged) {
     const std::string block(10000, 'b');
     while (file->write(acknowledged * block.size(), std::as_bytes(std::span(block)))) ++acknowledged;
   });
-  while (fs::file_size(files_ + "file") < 1000000) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  EXPECT_TRUE(wait_until(60s, [&] { return fs::file_size(files_ + "file") >= 1000000; }));
   const Outcome down = tutti({"down", "--dir", directory_});
   EXPECT_EQ(down.status, 0) << down.output;
   EXPECT_THAT(down.output, Not(HasSubstr("killed")));
@@ -342,19 +305,11 @@ TEST_F(ClusterTest, OverTcpOnlyThoseWithTheKeyAreServed) {
   cluster.key_file = directory_ + "/key";
   ASSERT_TRUE(save_cluster(cluster, directory_ + "/cluster.toml"));
   fs::create_directory(directory_ + "/run");
-  const pid_t node = fork();
-  if (node == 0) {
-    execl(TUTTI_BINARY, "tutti", "node", "--cluster", (directory_ + "/cluster.toml").c_str(), "--dir", files_.c_str(),
-          "--pid-file", (directory_ + "/run/node0.pid").c_str(), nullptr);
-    _exit(127);
-  }
+  Child node({TUTTI_BINARY, "node", "--cluster", directory_ + "/cluster.toml", "--dir", files_, "--pid-file",
+              directory_ + "/run/node0.pid"});
   Control::Options right{.endpoint = cluster.nodes[0].endpoint, .key_file = directory_ + "/key"};
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   auto control = Control::connect(right);
-  while (!control && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    control = Control::connect(right);
-  }
+  wait_until(20s, [&] { return control || (control = Control::connect(right)); });
   ASSERT_TRUE(control) << control.error().message;
   EXPECT_EQ((*control)->health()->node, "node0");
   auto wrong = Control::connect({.endpoint = right.endpoint, .key_file = directory_ + "/wrong"});
@@ -362,9 +317,7 @@ TEST_F(ClusterTest, OverTcpOnlyThoseWithTheKeyAreServed) {
   EXPECT_EQ(wrong.error().code, ErrorCode::kDenied) << wrong.error().message;
   EXPECT_FALSE(Control::connect({.endpoint = right.endpoint}));
   EXPECT_TRUE((*control)->stop(Scheduler::Stop::kDrain));
-  int status = -1;
-  EXPECT_EQ(waitpid(node, &status, 0), node);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(node.wait(30s), 0);
 }
 
 }  // namespace

@@ -19,14 +19,17 @@
 #include "base/prng.h"
 #include "net/watchdog.h"
 #include "node/node.h"
+#include "processes.h"
 
 namespace tutti {
 namespace {
 
+using namespace e2e;
 using namespace std::chrono_literals;
 
 constexpr std::size_t kNodes = 3;
 constexpr std::size_t kFileSize = 600'000;
+constexpr Duration kLease = patient(1s);
 
 // Not a test: what a node's process runs. TUTTI_E2E_NODE is "index directory".
 TEST(Helper, DISABLED_Node) {
@@ -41,7 +44,7 @@ TEST(Helper, DISABLED_Node) {
   options.directory = directory + "/data";
   options.listen = {"unix:" + directory + "/" + std::to_string(index) + ".sock"};
   options.targets = {static_cast<TargetId>(index)};
-  auto watchdog = net::Watchdog::start(1s);
+  auto watchdog = net::Watchdog::start(kLease);
   ASSERT_TRUE(watchdog);
   auto node = Node::start(options);
   ASSERT_TRUE(node) << node.error().message;
@@ -61,8 +64,8 @@ class LostNodes : public testing::Test {
       start(i);
     }
     cluster_.stripe_size = Bytes(4096);
-    cluster_.request_timeout = 700ms;
-    cluster_.lease = 1s;
+    cluster_.request_timeout = patient(700ms);
+    cluster_.lease = kLease;
   }
   void TearDown() override {
     for (std::size_t i = 0; i < kNodes; ++i) end(i);
@@ -98,15 +101,15 @@ class LostNodes : public testing::Test {
     ClientOptions options;
     options.cluster = cluster_;
     options.application = 1;
-    for (int i = 0; i < 200; ++i) {
-      bool all = true;
-      for (std::size_t n = 0; n < kNodes; ++n) {
-        all = all && std::filesystem::exists(directory_ + "/" + std::to_string(n) + ".sock");
-      }
-      if (auto client = Client::connect(options); all && client) return std::move(*client);
-      std::this_thread::sleep_for(50ms);
-    }
-    return nullptr;
+    std::unique_ptr<Client> connected;
+    wait_until(10s, [&] {
+      for (std::size_t n = 0; n < kNodes; ++n)
+        if (!std::filesystem::exists(directory_ + "/" + std::to_string(n) + ".sock")) return false;
+      auto client = Client::connect(options);
+      if (client) connected = std::move(*client);
+      return client.has_value();
+    });
+    return connected;
   }
 
   std::string directory_;
@@ -147,7 +150,7 @@ TEST_F(LostNodes, VerifiedWritesSurviveKillsAndFreezes) {
   });
   auto let_it_work = [&](std::uint64_t more) {
     const auto until = operations + more;
-    for (int i = 0; i < 1000 && operations < until; ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_TRUE(wait_until(20s, [&] { return operations >= until; }));
   };
   for (const std::size_t victim : {0, 2, 1}) {
     let_it_work(20);
