@@ -41,8 +41,11 @@ Result<Duration> apply_cluster(const Arguments& arguments, NodeOptions& options)
   options.targets = node->targets;
   options.key_file = cluster->key_file;
   options.munge = cluster->munge;
-  options.stripe_size = cluster->stripe_size;
-  options.stripe_count = cluster->stripe_count != 0 ? cluster->stripe_count : targets;
+  if (options.model) {
+    options.model->stripe_size = cluster->stripe_size;
+    options.model->stripe_count = cluster->stripe_count != 0 ? cluster->stripe_count : targets;
+    options.model->seed = static_cast<std::uint64_t>(node - cluster->nodes.begin());
+  }
   return cluster->lease;
 }
 

@@ -46,7 +46,7 @@ Result<NodeOptions> NodeSettings::to_options() const {
     auto figures = device_preset(preset_of(device));
     if (!figures) return Failure(figures.error());
     options.device_class = class_of(*figures);
-    options.model = std::move(*figures);
+    options.model = ModelledOptions{.figures = std::move(*figures)};
   }
   if (!device_class.empty()) options.device_class = device_class;
   const auto total = parse_bytes(buffers);

@@ -89,10 +89,13 @@ inline constexpr std::size_t kDirectAlignment = 4096;
 
 struct ModelledOptions {
   DeviceFigures figures{};
-  // How files lie on this device: it holds every `stripe_count`th stripe, densely, and files this far apart.
+  // How files lie on this device: it holds every `stripe_count`th stripe of a file, densely, from a place on that is
+  // the file's own, somewhere in `spread`; the seed decides where.
   Bytes stripe_size{64 << 10};
   std::uint64_t stripe_count = 1;
-  Bytes file_spacing{std::uint64_t{1} << 30};
+  Bytes spread{std::uint64_t{16} << 30};
+  std::uint64_t seed = 0;
+  double slowdown = 1;  // takes so many times as long as the figures say
 };
 
 // Takes the time a device would take, in real time: the same model as the simulator's. What is submitted waits in the

@@ -8,17 +8,23 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/prng.h"
 #include "engine/device.h"
 #include "engine/engine.h"
 
 namespace tutti {
 namespace {
 
+constexpr std::uint64_t kBlock = 4096;  // files begin at a multiple of it
+
 // The device keeps its own time: it starts its next request when the last one ended, however late our thread woke up.
 class ModelledEngine final : public Engine, private CompletionSink {
  public:
   ModelledEngine(std::unique_ptr<Engine> inner, const ModelledOptions& options)
-      : inner_(std::move(inner)), options_(options), device_(options.figures), timer_([this] { run(); }) {}
+      : inner_(std::move(inner)), options_(options), device_(options.figures), timer_([this] { run(); }) {
+    std::lock_guard lock(mutex_);
+    device_.set_slowdown(options.slowdown);
+  }
 
   ~ModelledEngine() override {
     {
@@ -74,12 +80,12 @@ class ModelledEngine final : public Engine, private CompletionSink {
                 now);
   }
 
-  // A data server keeps the stripes of a file that are its own one after another, and files apart from each other.
-  std::uint64_t position(const Operation& operation) {
-    const auto [entry, is_new] = file_number_.try_emplace(operation.file->id(), file_number_.size());
+  // A data server keeps the stripes of a file that are its own one after another; files begin anywhere.
+  std::uint64_t position(const Operation& operation) const {
+    const std::uint64_t begin = Prng(options_.seed ^ operation.file->id()).below(options_.spread.count());
     const std::uint64_t stripe = options_.stripe_size.count();
     const std::uint64_t row = operation.offset / (stripe * options_.stripe_count);
-    return entry->second * options_.file_spacing.count() + row * stripe + operation.offset % stripe;
+    return begin / kBlock * kBlock + row * stripe + operation.offset % stripe;
   }
 
   // What the device has finished by `now`, and whose data is there too, goes to `done`.
@@ -141,7 +147,6 @@ class ModelledEngine final : public Engine, private CompletionSink {
   std::condition_variable changed_;
   Device device_;
   std::unordered_map<Operation*, Pending> pending_;
-  std::unordered_map<FileId, std::uint64_t> file_number_;  // in order of first use, as a file system allocates
   bool stopping_ = false;
   std::thread timer_;
 };

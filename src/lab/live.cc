@@ -9,19 +9,26 @@
 #include <tutti/client.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <cstring>
 #include <filesystem>
+#include <latch>
+#include <mutex>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/prng.h"
 #include "engine/device.h"
 #include "node/node.h"
+#include "wire/messages.h"
 
 namespace tutti::lab {
 namespace {
 
 namespace fs = std::filesystem;
 using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::chrono::duration<double> kShuffle(0.05);
 
 Failure system_failure(const std::string& what) {
   return fail(ErrorCode::kIo, fmt::format("{}: {}", what, std::strerror(errno)), errno);
@@ -138,9 +145,12 @@ int run_node(const LiveCluster& setting, const Cluster& cluster, const std::stri
   options.directory = directory;
   options.listen = {cluster.nodes[number].endpoint};
   options.targets = cluster.nodes[number].targets;
-  options.model = *device_preset(setting.device);
-  options.stripe_size = setting.stripe_size;
-  options.stripe_count = setting.nodes;
+  options.model = ModelledOptions{.figures = *device_preset(setting.device),
+                                  .stripe_size = setting.stripe_size,
+                                  .stripe_count = setting.nodes,
+                                  .spread = setting.spread,
+                                  .seed = setting.seed * setting.nodes + number,
+                                  .slowdown = setting.slowdown};
   options.policy = setting.policy;
   options.policy_options = setting.policy_options;
   options.depth = setting.depth;
@@ -155,19 +165,104 @@ int run_node(const LiveCluster& setting, const Cluster& cluster, const std::stri
   return 0;
 }
 
-Result<void> do_io(Client& client, File& file, const LiveJob& job) {
-  std::vector<std::byte> buffer(job.operation.count(), std::byte{0x5a});
-  if (job.announce) client.begin_phase({.total = job.size});
-  for (std::uint64_t offset = 0; offset < job.size.count(); offset += buffer.size()) {
-    const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), job.size.count() - offset));
-    const auto done = job.direction == Direction::kRead ? file.read(offset, part) : file.write(offset, part);
-    if (!done) return Failure(done.error());
-    if (*done != part.size()) return fail(ErrorCode::kIo, "short transfer");
+// What one rank moves in one operation of its job.
+std::vector<wire::Extent> share_of(const LiveJob& job, Bytes stripe_size, std::uint64_t operation, unsigned rank) {
+  std::vector<wire::Extent> extents;
+  const auto add = [&](std::uint64_t begin, std::uint64_t end) {
+    end = std::min(end, job.size.count());
+    if (begin < end) extents.push_back({begin, end - begin});
+  };
+  const std::uint64_t size = job.operation.count(), stripe = stripe_size.count();
+  if (job.split == LiveJob::Split::kByRank) {
+    const std::uint64_t region = job.size.count() / job.ranks;
+    const std::uint64_t begin = rank * region + operation * size;
+    add(begin, std::min(begin + size, (rank + 1) * region));
+  } else {
+    const std::uint64_t begin = operation * size;
+    for (std::uint64_t at = begin + rank * stripe; at < begin + size; at += job.ranks * stripe)
+      add(at, std::min(at + stripe, begin + size));
   }
-  if (job.announce) client.end_phase();
-  return {};
+  return extents;
 }
 
+std::uint64_t bytes_of(const std::vector<wire::Extent>& extents) {
+  std::uint64_t sum = 0;
+  for (const wire::Extent& extent : extents) sum += extent.length;
+  return sum;
+}
+
+// The ranks of a job, each on a thread of its own, and the barrier between their operations.
+class Ranks {
+ public:
+  Ranks(File& file, const LiveJob& job, Bytes stripe_size)
+      : file_(file), job_(job), stripe_size_(stripe_size), barrier_(job.ranks), ready_(job.ranks) {}
+
+  // Tells `ready` when all wait for the start, which comes when the pipe is closed. `started` is called by one of them.
+  Result<void> run(int start_pipe, const std::function<void()>& ready, const std::function<void()>& started) {
+    std::vector<std::thread> threads;
+    for (unsigned rank = 0; rank < job_.ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        std::vector<std::byte> buffer(bytes_of(share_of(job_, stripe_size_, 0, rank)), std::byte{0x5a});
+        // Nobody is always the first: chance decides in which order they come to the start.
+        std::this_thread::sleep_for(kShuffle * Prng(static_cast<std::uint64_t>(getpid()) << 16 | rank).uniform());
+        ready_.count_down();
+        char nothing = 0;
+        while (read(start_pipe, &nothing, 1) > 0) continue;
+        std::call_once(once_, started);
+        work(rank, buffer);
+      });
+    ready_.wait();
+    ready();
+    for (std::thread& thread : threads) thread.join();
+    return result_;
+  }
+
+ private:
+  void work(unsigned rank, std::span<std::byte> buffer) {
+    std::this_thread::sleep_for(job_.delay);
+    const std::uint64_t together = job_.operation.count() * (job_.split == LiveJob::Split::kByRank ? job_.ranks : 1);
+    const std::uint64_t operations = (job_.size.count() + together - 1) / together;
+    for (std::uint64_t i = 0; i < operations; ++i) {
+      if (auto done = move(share_of(job_, stripe_size_, i, rank), buffer); !done) {
+        std::lock_guard lock(mutex_);
+        result_ = done;
+      }
+      barrier_.arrive_and_wait();
+    }
+  }
+
+  Result<void> move(const std::vector<wire::Extent>& extents, std::span<std::byte> memory) {
+    std::vector<ReadPart> reads;
+    std::vector<WritePart> writes;
+    std::uint64_t total = 0;
+    for (const wire::Extent& extent : extents) {
+      const auto part = memory.subspan(total, extent.length);
+      if (job_.direction == Direction::kRead)
+        reads.push_back({extent.offset, part});
+      else
+        writes.push_back({extent.offset, part});
+      total += extent.length;
+    }
+    const auto done = job_.direction == Direction::kRead ? file_.read_list(reads) : file_.write_list(writes);
+    if (!done) return Failure(done.error());
+    return *done == total ? Result<void>{} : fail(ErrorCode::kIo, "short transfer");
+  }
+
+  File& file_;
+  const LiveJob& job_;
+  const Bytes stripe_size_;
+  std::barrier<> barrier_;
+  std::latch ready_;
+  std::once_flag once_;
+  std::mutex mutex_;
+  Result<void> result_;
+};
+
+double seconds_now() {
+  return std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count();
+}
+
+// The end in seconds_now(), which all processes share.
 Result<LiveTimes> run_job(const Cluster& cluster, const LiveJob& job, int start_pipe,
                           const std::function<void()>& ready) {
   ClientOptions options;
@@ -177,18 +272,12 @@ Result<LiveTimes> run_job(const Cluster& cluster, const LiveJob& job, int start_
   if (!client) return Failure(client.error());
   auto file = (*client)->open(job.name, {.write = job.direction == Direction::kWrite, .create = true});
   if (!file) return Failure(file.error());
-  ready();
-  char nothing = 0;
-  while (read(start_pipe, &nothing, 1) > 0) continue;  // until the parent closes it: the common start
-  const auto common = SteadyClock::now();
-  std::this_thread::sleep_for(job.delay);
-  const auto seconds = [&] { return std::chrono::duration<double>(SteadyClock::now() - common).count(); };
-  LiveTimes times;
-  times.start = seconds();
-  const auto done = do_io(**client, **file, job);
+  Ranks ranks(**file, job, cluster.stripe_size);
+  const auto done = ranks.run(start_pipe, ready, [&] {
+    if (job.announce) (*client)->begin_phase({.total = job.size});
+  });
   if (!done) return Failure(done.error());
-  times.end = seconds();
-  return times;
+  return LiveTimes{.start = std::chrono::duration<double>(job.delay).count(), .end = seconds_now()};
 }
 
 Cluster describe(const LiveCluster& setting, const std::string& sockets) {
@@ -259,12 +348,13 @@ Result<std::vector<LiveTimes>> run_live(const LiveCluster& setting, const std::v
   }
   for (std::size_t i = 0; i < jobs.size(); ++i)
     if (auto ready = receive(answers, deadline); !ready) return Failure(ready.error());
+  const double started = seconds_now();
   start.close_writing();
   std::vector<LiveTimes> times(jobs.size());
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     auto message = receive(answers, deadline);
     if (!message) return Failure(message.error());
-    times[message->job] = message->times;
+    times[message->job] = {.start = message->times.start, .end = message->times.end - started};
   }
   workers.end(SIGTERM, std::chrono::seconds(2));
   nodes.end(SIGTERM, std::chrono::seconds(5));

@@ -18,16 +18,29 @@ struct LiveCluster {
   std::string policy = "concert";
   PolicyOptions policy_options{};
   Bytes stripe_size{64 << 10};
+  Bytes spread{std::uint64_t{16} << 30};  // of a device, in which files lie
+  std::uint64_t seed = 0;                 // decides where
+  // Devices take so many times as long. Jobs and nodes share the few cores of this machine, and a device that is slow
+  // enough leaves them idle most of the time, as they are on machines of their own.
+  double slowdown = 1;
 };
 
-// One process. It reads or writes its own file from front to back, `operation` bytes at a time, each operation striped
-// over all nodes and sent to them at once; the next one starts when all pieces of the last are done.
+// One process with a thread for each rank, which read or write the job's own file; each one's next operation starts
+// when all ranks are done with the last.
 struct LiveJob {
+  enum class Split {
+    kByRank,    // each rank has its own part of the file, and goes through it `operation` bytes at a time
+    kByServer,  // the job goes through its file `operation` bytes at a time; each rank moves those of one server. With
+                // a rank for each server the job asks all of them at once, as clients do on a machine of their own
+  };
+
   std::string name;
   ApplicationId application = 0;
   Direction direction = Direction::kRead;
   Bytes size{};
   Bytes operation{};
+  unsigned ranks = 1;
+  Split split = Split::kByRank;
   Duration delay{};       // after the common start
   bool announce = false;  // tells the servers the size of its phase
 };

@@ -19,10 +19,10 @@ struct Contender {
   std::size_t depth;  // at the device
 };
 
-// An uncoordinated server keeps up to 16 pieces at its disk; a coordinating one as few as keep the device busy.
-std::vector<Contender> contenders(bool flash) {
-  const std::size_t few = flash ? 4 : 1;
-  return {{"fifo", 16}, {"window", few}, {"concert", few}};
+// An uncoordinated server keeps up to 16 pieces at its device; a coordinating one as many as suit the device, which
+// depends on the size of the pieces.
+std::vector<Contender> contenders(std::size_t depth) {
+  return {{"fifo", 16}, {"window", depth}, {"concert", depth}};
 }
 
 LiveCluster cluster_for(const Contender& contender, bool flash, unsigned nodes, Bytes stripe_size) {
@@ -34,6 +34,14 @@ LiveCluster cluster_for(const Contender& contender, bool flash, unsigned nodes, 
   cluster.stripe_size = stripe_size;
   if (contender.policy == "window") cluster.policy_options["width"] = flash ? "250ms" : "1000ms";
   return cluster;
+}
+
+// Jobs and nodes share two cores here and had a machine each in the paper. Devices that take so many times as long, and
+// a time window as much longer, leave the cores idle most of the time: what is measured is the order of requests, not
+// the processor.
+void slow_down(LiveCluster& cluster, bool flash, unsigned factor) {
+  cluster.slowdown = factor;
+  if (cluster.policy == "window") cluster.policy_options["width"] = fmt::format("{}ms", (flash ? 250 : 1000) * factor);
 }
 
 double mean_completion(const std::vector<LiveTimes>& times) {
@@ -53,9 +61,10 @@ struct Measured {
   double makespan = 0;    // mean over rounds
 };
 
-Result<Measured> repeat(const LiveCluster& cluster, const std::vector<LiveJob>& jobs, unsigned rounds) {
+Result<Measured> repeat(LiveCluster cluster, const std::vector<LiveJob>& jobs, unsigned rounds) {
   Measured measured;
   for (unsigned round = 0; round < rounds; ++round) {
+    cluster.seed = round;
     const auto times = run_live(cluster, jobs);
     if (!times) return Failure(times.error());
     measured.completion += mean_completion(*times) / rounds;
@@ -89,10 +98,10 @@ Claim never_worse(const std::string& id, double concert, double window) {
 }  // namespace
 
 Result<ExperimentResult> sc11_figure5_live(const LabOptions& options) {
-  constexpr unsigned kRounds = 5;
+  constexpr unsigned kRounds = 5, kNodes = 8;
   ExperimentResult result;
   result.mode = "live";
-  result.device = "hdd-7200 and ssd-2010, modelled, 8 node processes, 10 job processes";
+  result.device = "hdd-7200 and ssd-2010, modelled, 8 and 16 times slower; 8 node processes, 10 job processes";
   result.columns = {"device", "policy", "depth", "mean completion ms", "makespan ms", "reduction %"};
   for (const bool flash : {false, true}) {
     const std::string device = flash ? "ssd" : "hdd";
@@ -103,9 +112,17 @@ Result<ExperimentResult> sc11_figure5_live(const LabOptions& options) {
                 .lines = {{"live", {}, {}}},
                 .x_names = {}};
     std::map<std::string, Measured> measured;
-    for (const Contender& contender : contenders(flash)) {
+    for (const Contender& contender : contenders(flash ? 4 : 1)) {
       say(options, fmt::format("sc11-figure5 live: {} {}", device, contender.policy));
-      const auto runs = repeat(cluster_for(contender, flash, 8, 64_KiB), readers(10, 4_MiB), kRounds);
+      LiveCluster cluster = cluster_for(contender, flash, kNodes, 64_KiB);
+      cluster.spread = 128_MiB;  // as in the simulated experiment
+      slow_down(cluster, flash, flash ? 16 : 8);
+      std::vector<LiveJob> jobs = readers(10, 4_MiB);
+      for (LiveJob& job : jobs) {
+        job.ranks = kNodes;
+        job.split = LiveJob::Split::kByServer;
+      }
+      const auto runs = repeat(cluster, jobs, kRounds);
       if (!runs) return Failure(runs.error());
       measured[contender.policy] = *runs;
       const double less = reduction(measured["fifo"].completion, runs->completion);
@@ -131,10 +148,12 @@ Result<ExperimentResult> sc11_figure5_live(const LabOptions& options) {
 }
 
 Result<ExperimentResult> sc11_figure6_live(const LabOptions& options) {
-  constexpr unsigned kNodes = 16;
+  constexpr unsigned kNodes = 16, kRanks = 8, kOperations = 3;
   ExperimentResult result;
   result.mode = "live";
-  result.device = "hdd-7200 and ssd-2010, modelled, 16 node processes, one process per application";
+  result.device =
+      "hdd-7200 and ssd-2010, modelled, 2 and 128 times slower; 16 node processes, one process of 8 threads per "
+      "application";
   result.columns = {"device", "applications", "fifo ms", "window ms", "concert ms", "reduction %"};
   for (const bool flash : {false, true}) {
     const std::string device = flash ? "ssd" : "hdd";
@@ -142,20 +161,26 @@ Result<ExperimentResult> sc11_figure6_live(const LabOptions& options) {
                 .x_label = "applications",
                 .y_label = "ms",
                 .lines = {{"fifo", {}, {}}, {"window", {}, {}}, {"concert", {}, {}}}};
-    double best = 0, worst = 100;
+    double best = 0, dearest = 0;
     for (const unsigned applications : {2u, 4u, 8u, 16u}) {
       say(options, fmt::format("sc11-figure6 live: {} {} applications", device, applications));
-      std::vector<LiveJob> jobs = readers(applications, 2_MiB);
-      for (LiveJob& job : jobs) job.operation = 128_KiB;
+      std::vector<LiveJob> jobs = readers(applications, 128_KiB * (kRanks * kOperations));
+      for (LiveJob& job : jobs) {
+        job.operation = 128_KiB;
+        job.ranks = kRanks;
+      }
       std::map<std::string, double> completion;
-      for (const Contender& contender : contenders(flash)) {
-        const auto runs = repeat(cluster_for(contender, flash, kNodes, 4_KiB), jobs, 1);
+      for (const Contender& contender : contenders(flash ? 8 : 16)) {
+        LiveCluster cluster = cluster_for(contender, flash, kNodes, 4_KiB);
+        cluster.spread = Bytes(20'000'000'000);
+        slow_down(cluster, flash, flash ? 128 : 2);
+        const auto runs = repeat(cluster, jobs, 1);
         if (!runs) return Failure(runs.error());
         completion[contender.policy] = runs->completion * 1e3;
       }
       const double less = reduction(completion["fifo"], completion["window"]);
       best = std::max(best, less);
-      worst = std::min(worst, less);
+      dearest = std::max(dearest, completion["concert"] / completion["fifo"]);
       result.rows.push_back(
           {device, std::int64_t{applications}, completion["fifo"], completion["window"], completion["concert"], less});
       for (Line& line : chart.lines) {
@@ -171,6 +196,12 @@ Result<ExperimentResult> sc11_figure6_live(const LabOptions& options) {
                              .goal = flash ? 11 : 8,
                              .kind = Claim::Goal::kAtLeast,
                              .ours = best});
+    result.claims.push_back({.id = fmt::format("sc11-figure6.live.{}.concert", device),
+                             .what = "concert's mean completion against fifo's, where it is dearest",
+                             .unit = "x",
+                             .goal = 1.05,
+                             .kind = Claim::Goal::kAtMost,
+                             .ours = dearest});
   }
   return result;
 }

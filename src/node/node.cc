@@ -46,10 +46,7 @@ Result<std::unique_ptr<Engine>> make_engine(const NodeOptions& options) {
   } else {
     return fail(ErrorCode::kInvalid, fmt::format("no engine \"{}\"; there are posix and null", options.engine));
   }
-  if (options.model)
-    engine = make_modelled_engine(
-        std::move(engine),
-        {.figures = *options.model, .stripe_size = options.stripe_size, .stripe_count = options.stripe_count});
+  if (options.model) engine = make_modelled_engine(std::move(engine), *options.model);
   if (options.wrap_engine) engine = options.wrap_engine(std::move(engine));
   return engine;
 }

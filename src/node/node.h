@@ -15,12 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/device.h"
+#include "engine/engine.h"
 #include "wire/messages.h"
 
 namespace tutti {
-
-class Engine;
 
 // What is known of the device below decides how much a node keeps in flight: enough to keep the device busy, and no
 // more, because what is in flight is out of the policy's hands.
@@ -33,11 +31,9 @@ struct NodeOptions {
   std::vector<std::string> listen{};  // "unix:PATH", "tcp:HOST:PORT", "local:NAME"
   std::vector<TargetId> targets{0};   // that this node owns
 
-  std::string engine = "posix";          // or "null"
-  bool direct = false;                   // around the page cache
-  std::optional<DeviceFigures> model{};  // takes the time of this device, over the engine
-  Bytes stripe_size{64 << 10};           // of the cluster, for the model
-  std::uint64_t stripe_count = 1;
+  std::string engine = "posix";            // or "null"
+  bool direct = false;                     // around the page cache
+  std::optional<ModelledOptions> model{};  // takes the time of this device, over the engine
 
   std::string policy = "concert";
   PolicyOptions policy_options{};
