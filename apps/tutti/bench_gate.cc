@@ -2,6 +2,7 @@
 // tutti bench gate: what a turn costs. All times are compared with the bare round trip of the same kind of socket in
 // the same run, measured in turn with them, so that a busy machine slows both.
 #include <fmt/core.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -107,24 +108,33 @@ class ChildProcess {
   pid_t process_ = -1;
 };
 
-// A gate and an echo on sockets of the same kind, each in a process of its own.
-struct Pair {
-  Pair(const std::string& directory, bool tcp)
-      : gate_server(start_gate(directory, tcp)),
-        echo_listener(
-            std::move(*gate::listen_on(*gate::Address::parse(tcp ? "127.0.0.1:0" : directory + "/echo.sock")))),
-        gate_address(tcp ? fmt::format("127.0.0.1:{}", gate_server->port()) : directory + "/gate.sock"),
-        echo_address(tcp ? fmt::format("127.0.0.1:{}", gate::local_port(echo_listener)) : directory + "/echo.sock"),
-        gate([this] { (void)gate_server->run(); }),
-        echo([this] { serve_echo(); }) {}
+// A gate in a process of its own.
+struct GateProcess {
+  GateProcess(const std::string& directory, bool tcp)
+      : server(std::move(*gate::Server::create({.table = {.targets = 64, .lease = seconds(60)},
+                                                .addresses = {tcp ? "127.0.0.1:0" : directory + "/gate.sock"}}))),
+        address(tcp ? fmt::format("127.0.0.1:{}", server->port()) : directory + "/gate.sock"),
+        process([this] { (void)server->run(); }) {}
 
-  static std::unique_ptr<gate::Server> start_gate(const std::string& directory, bool tcp) {
-    return std::move(*gate::Server::create({.table = {.targets = 64, .lease = seconds(60)},
-                                            .addresses = {tcp ? "127.0.0.1:0" : directory + "/gate.sock"}}));
-  }
-  void serve_echo() const {
+  std::unique_ptr<gate::Server> server;
+  std::string address;
+  ChildProcess process;
+};
+
+// Sends back what it receives on its one connection, in a process of its own.
+struct EchoProcess {
+  EchoProcess(const std::string& directory, bool tcp)
+      : listener(std::move(*gate::listen_on(*gate::Address::parse(tcp ? "127.0.0.1:0" : directory + "/echo.sock")))),
+        address(tcp ? fmt::format("127.0.0.1:{}", gate::local_port(listener)) : directory + "/echo.sock"),
+        process([this] { serve(); }) {}
+
+  void serve() const {
     gate::Fd fd;
-    while (!fd) fd = gate::Fd(accept4(echo_listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    while (!fd) {
+      pollfd waiting{listener.get(), POLLIN, 0};
+      poll(&waiting, 1, -1);
+      fd = gate::Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    }
     std::array<std::byte, 4096> buffer;
     while (true) {
       const ssize_t count = recv(fd.get(), buffer.data(), buffer.size(), 0);
@@ -132,10 +142,9 @@ struct Pair {
     }
   }
 
-  std::unique_ptr<gate::Server> gate_server;
-  gate::Fd echo_listener;
-  std::string gate_address, echo_address;
-  ChildProcess gate, echo;
+  gate::Fd listener;
+  std::string address;
+  ChildProcess process;
 };
 
 struct Row {
@@ -217,17 +226,18 @@ class Handover {
 
 Result<Row> measure(const std::string& directory, bool tcp, bool quick) {
   auto servers = std::make_unique<Pinned>(last_processor());  // children stay where their parent was
-  const Pair pair(directory, tcp);
+  const GateProcess gate_process(directory, tcp);
+  const EchoProcess echo_process(directory, tcp);
   servers.reset();
   const Pinned client_side(0);
-  auto echo = gate::connect_to(*gate::Address::parse(pair.echo_address), kPatience);
+  auto echo = gate::connect_to(*gate::Address::parse(echo_process.address), kPatience);
   if (!echo) return Failure(echo.error());
-  auto client = gate::Client::create({.address = pair.gate_address, .job = "bench"});
+  auto client = gate::Client::create({.address = gate_process.address, .job = "bench"});
   if (!client) return Failure(client.error());
   if ((*client)->begin(gate::TargetList::everything(), {}) != gate::Outcome::kGranted)
     return fail(ErrorCode::kUnreachable, "the gate of the benchmark does not answer");
   (*client)->end();
-  Handover handover(pair.gate_address);
+  Handover handover(gate_process.address);
   const gate::TargetList targets = *gate::TargetList::parse("0");
   const auto trip = [&] { round_trip(*echo); };
   const auto turn = [&] {
@@ -253,10 +263,17 @@ Result<Row> measure(const std::string& directory, bool tcp, bool quick) {
              .handover_ratio = median(handover_ratios)};
 }
 
+double own_processor_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
 struct Scale {
   std::size_t connections = 0;
   double grants_per_millisecond = 0;
   double processor_microseconds = 0;  // of the gate, per grant: what it could do if it had a processor to itself
+  double load_microseconds = 0;       // of the benchmark's own side, which must not be what limits
   double megabytes = 0;
 };
 
@@ -271,7 +288,7 @@ class Crowd {
       auto fd = gate::connect_to(address_, kPatience);
       if (!fd) return Failure(fd.error());
       jobs_.push_back({std::move(*fd), 0});
-      epoll_event event{.events = EPOLLIN, .data = {.u64 = i}};
+      epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.u64 = i}};
       if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, jobs_.back().fd.get(), &event) != 0)
         return fail(ErrorCode::kIo, "epoll", errno);
       out_.clear();
@@ -328,21 +345,25 @@ class Crowd {
 };
 
 Result<Scale> measure_scale(const std::string& directory, const Options& options) {
-  const Pair pair(directory, false);
+  auto server_side = std::make_unique<Pinned>(last_processor());
+  const GateProcess gate(directory, false);
+  server_side.reset();
+  const Pinned client_side(0);
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
   const std::size_t count = std::min<std::size_t>(options.quick ? 1000 : options.connections, limit.rlim_cur - 100);
-  Crowd crowd(pair.gate_address);
+  Crowd crowd(gate.address);
   if (auto joined = crowd.join(count); !joined) return Failure(joined.error());
   crowd.run(std::chrono::milliseconds(500));
   const auto time = std::chrono::milliseconds(options.quick ? 300 : 3000);
-  const double before = pair.gate.processor_seconds();
+  const double before = gate.process.processor_seconds(), own_before = own_processor_seconds();
   const auto grants = static_cast<double>(crowd.run(time));
-  const double used = pair.gate.processor_seconds() - before;
-  return Scale{count, grants / static_cast<double>(time.count()), used * 1e6 / std::max(grants, 1.0),
-               pair.gate.resident_megabytes()};
+  const double used = gate.process.processor_seconds() - before, own = own_processor_seconds() - own_before;
+  const double microseconds_each = 1e6 / std::max(grants, 1.0);
+  return Scale{count, grants / static_cast<double>(time.count()), used * microseconds_each, own * microseconds_each,
+               gate.process.resident_megabytes()};
 }
 
 void print(const std::vector<Row>& rows, const Scale& scale, bool json) {
@@ -353,9 +374,11 @@ void print(const std::vector<Row>& rows, const Scale& scale, bool json) {
       table.add({row.socket, fmt::format("{:.1f}", row.round_trip), fmt::format("{:.1f}", row.acquire),
                  fmt::format("{:.2f}", row.acquire_ratio), fmt::format("{:.2f}", row.busy_ratio),
                  fmt::format("{:.1f}", row.handover), fmt::format("{:.2f}", row.handover_ratio)});
-    fmt::print("{}\n{} connected jobs: {:.0f} grants/ms, {:.1f} us of processor time each, the gate uses {:.1f} MB\n",
-               table.text(), scale.connections, scale.grants_per_millisecond, scale.processor_microseconds,
-               scale.megabytes);
+    fmt::print(
+        "{}\n{} connected jobs: {:.0f} grants/ms; each takes {:.1f} us of the gate's processor time and {:.1f} us of "
+        "the jobs'; the gate uses {:.1f} MB\n",
+        table.text(), scale.connections, scale.grants_per_millisecond, scale.processor_microseconds,
+        scale.load_microseconds, scale.megabytes);
     return;
   }
   auto list = nlohmann::ordered_json::array();
@@ -372,6 +395,7 @@ void print(const std::vector<Row>& rows, const Scale& scale, bool json) {
                                             {{"connections", scale.connections},
                                              {"grants_per_millisecond", scale.grants_per_millisecond},
                                              {"processor_us_per_grant", scale.processor_microseconds},
+                                             {"load_us_per_grant", scale.load_microseconds},
                                              {"resident_megabytes", scale.megabytes}}}};
   fmt::print("{}\n", document.dump(2));
 }

@@ -188,7 +188,7 @@ void LockTable::enqueue(SessionId session, Ask ask, TimePoint arrived) {
   Entry& entry = sessions_[session];  // replaces one that was lost
   entry = Entry{.session = session, .ask = std::move(ask), .place = place, .arrived = arrived};
   entry.sequence = next_sequence_++;
-  group(place.group).waiting.insert(&entry);
+  group(place.group).add(entry);
   ++waiting_;
   if (const auto limit = discipline_->limit()) set_deadline(entry, arrived + *limit);
   dispatch(place.group, entry.ask.targets);
@@ -222,6 +222,7 @@ void LockTable::dispatch(std::uint32_t number, const TargetSet& freed) {
   Group& its_group = group(number);
   TargetSet open = freed;
   open -= its_group.held;
+  open &= its_group.wanted;
   TargetSet blocked = its_group.held;
   for (auto it = its_group.waiting.begin(); it != its_group.waiting.end() && !open.empty();) {
     Entry& entry = **it;
@@ -230,7 +231,7 @@ void LockTable::dispatch(std::uint32_t number, const TargetSet& freed) {
       blocked |= entry.ask.targets;
       open -= entry.ask.targets;
     }
-    it = goes ? its_group.waiting.erase(it) : std::next(it);
+    it = goes ? its_group.remove(it) : std::next(it);
     if (goes) grant(entry, its_group);
   }
 }
@@ -246,7 +247,7 @@ void LockTable::leave(Entry& entry) {
     --holding_;
     learn(entry);
   } else {
-    its_group.waiting.erase(&entry);
+    its_group.remove(its_group.waiting.find(&entry));
     --waiting_;
   }
   entry.state = State::kLost;
@@ -257,7 +258,7 @@ void LockTable::leave(Entry& entry) {
 void LockTable::set_deadline(Entry& entry, TimePoint deadline) {
   if (entry.deadline != TimePoint::max()) deadlines_.erase({entry.deadline, entry.session});
   entry.deadline = deadline;
-  if (deadline != TimePoint::max()) deadlines_.insert({deadline, entry.session});
+  if (deadline != TimePoint::max()) deadlines_.insert(deadlines_.end(), {deadline, entry.session});
 }
 
 void LockTable::expire(Entry& entry) {
@@ -276,9 +277,21 @@ void LockTable::become_overdue(Entry& entry) {
 }
 
 LockTable::Group& LockTable::group(std::uint32_t number) {
-  auto [it, created] = groups_.try_emplace(number);
-  if (created) it->second.held = TargetSet(options_.targets);
-  return it->second;
+  return groups_.try_emplace(number, options_.targets).first->second;
+}
+
+void LockTable::Group::add(Entry& entry) {
+  waiting.insert(waiting.end(), &entry);  // last, most often
+  wanted |= entry.ask.targets;
+  entry.ask.targets.for_each([&](TargetId target) { ++waiting_for[target]; });
+}
+
+std::set<LockTable::Entry*, LockTable::Before>::iterator LockTable::Group::remove(
+    std::set<Entry*, Before>::iterator at) {
+  (*at)->ask.targets.for_each([&](TargetId target) {
+    if (--waiting_for[target] == 0) wanted.erase(target);
+  });
+  return waiting.erase(at);
 }
 
 void LockTable::answer(const Entry& entry, Answer::Kind kind) {

@@ -152,8 +152,14 @@ class LockTable {
     bool operator()(const Entry* a, const Entry* b) const;
   };
   struct Group {
+    explicit Group(std::uint32_t targets) : held(targets), wanted(targets), waiting_for(targets) {}
+    std::set<Entry*, Before>::iterator remove(std::set<Entry*, Before>::iterator at);
+    void add(Entry& entry);
+
     std::set<Entry*, Before> waiting;
     TargetSet held;
+    TargetSet wanted;                        // by anybody who waits
+    std::vector<std::uint32_t> waiting_for;  // how many wait, by target
   };
   struct JobHistory {
     std::string job;

@@ -44,6 +44,12 @@ struct Connection {
   bool wants_write = false;  // epoll tells when it can be written
 };
 
+constexpr std::uint32_t kEnded = EPOLLRDHUP | EPOLLHUP | EPOLLERR;
+
+std::uint32_t events_of(const Connection& connection) {
+  return EPOLLIN | EPOLLRDHUP | EPOLLET | (connection.wants_write ? EPOLLOUT : 0u);
+}
+
 std::uint64_t random_number() {
   std::random_device device;
   return (static_cast<std::uint64_t>(device()) << 32) | device();
@@ -93,7 +99,8 @@ class EpollServer final : public Server {
   void accept_all(const Fd& listener);
   void admit(Fd fd);
   bool make_room();
-  void receive(Connection& connection);
+  void receive(Connection& connection, bool ended);
+  void take(Connection& connection, std::span<const std::byte> fresh);
   std::size_t take_messages(Connection& connection, std::span<const std::byte> bytes);
   void handle(Connection& connection, const Message& message);
   void hello(Connection& connection, const Hello& hello);
@@ -156,6 +163,7 @@ Result<void> EpollServer::run() {
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait_milliseconds());
     if (count < 0 && errno != EINTR) return fail(ErrorCode::kIo, fmt::format("epoll: {}", std::strerror(errno)), errno);
     for (int i = 0; i < count; ++i) serve(events[static_cast<std::size_t>(i)]);
+    deliver();
     // What has arrived is heard before the clock: a renewal that was sent in time must not lose to our own delay.
     if (count < static_cast<int>(events.size())) {
       table_.advance(now());
@@ -177,8 +185,7 @@ void EpollServer::serve(const epoll_event& event) {
   auto& connection = *static_cast<Connection*>(event.data.ptr);
   if (connection.closed) return;
   if ((event.events & EPOLLOUT) != 0) flush(connection);
-  if (!connection.closed && (event.events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) receive(connection);
-  deliver();
+  if (!connection.closed && (event.events & (EPOLLIN | kEnded)) != 0) receive(connection, (event.events & kEnded) != 0);
 }
 
 int EpollServer::wait_milliseconds() const {
@@ -216,7 +223,7 @@ void EpollServer::admit(Fd fd) {
   auto connection = std::make_unique<Connection>();
   connection->fd = std::move(fd);
   connection->opened = now();
-  if (!watch(connection->fd.get(), connection.get(), EPOLLIN)) return;
+  if (!watch(connection->fd.get(), connection.get(), events_of(*connection))) return;
   const int number = connection->fd.get();
   connections_.emplace(number, std::move(connection));
 }
@@ -230,11 +237,21 @@ bool EpollServer::make_room() {
   return !silent.empty();
 }
 
-void EpollServer::receive(Connection& connection) {
-  const ssize_t count = recv(connection.fd.get(), buffer_.data(), buffer_.size(), 0);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (count <= 0) return close(connection);
-  const auto fresh = std::span(buffer_).first(static_cast<std::size_t>(count));
+// What has come; `ended`: the peer will send no more than that. epoll tells of it once.
+void EpollServer::receive(Connection& connection, bool ended) {
+  do {
+    const ssize_t count = recv(connection.fd.get(), buffer_.data(), buffer_.size(), 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count <= 0) return close(connection);
+    take(connection, std::span(buffer_).first(static_cast<std::size_t>(count)));
+    // There may be more. It is others' turn first: whoever sends without end must not keep them waiting.
+    if (!connection.closed && !ended && static_cast<std::size_t>(count) == buffer_.size())
+      watch(connection.fd.get(), &connection, events_of(connection), EPOLL_CTL_MOD);
+  } while (ended && !connection.closed);
+}
+
+void EpollServer::take(Connection& connection, std::span<const std::byte> fresh) {
   if (connection.in.empty()) {
     const std::size_t taken = take_messages(connection, fresh);
     if (!connection.closed) connection.in.assign(fresh.begin() + static_cast<std::ptrdiff_t>(taken), fresh.end());
@@ -382,7 +399,7 @@ void EpollServer::flush(Connection& connection) {
   }
   if (rest != connection.wants_write) {
     connection.wants_write = rest;
-    watch(connection.fd.get(), &connection, rest ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
+    watch(connection.fd.get(), &connection, events_of(connection), EPOLL_CTL_MOD);
   }
 }
 

@@ -40,9 +40,7 @@ bool TargetSet::empty() const {
 
 std::vector<TargetId> TargetSet::members() const {
   std::vector<TargetId> members;
-  for (std::size_t i = 0; i < words_.size(); ++i)
-    for (std::uint64_t word = words_[i]; word != 0; word &= word - 1)
-      members.push_back(static_cast<TargetId>(i * 64 + static_cast<std::size_t>(std::countr_zero(word))));
+  for_each([&](TargetId member) { members.push_back(member); });
   return members;
 }
 
@@ -69,6 +67,12 @@ TargetSet& TargetSet::operator|=(const TargetSet& other) {
 TargetSet& TargetSet::operator-=(const TargetSet& other) {
   assert(size_ == other.size_);
   for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= ~other.words_[i];
+  return *this;
+}
+
+TargetSet& TargetSet::operator&=(const TargetSet& other) {
+  assert(size_ == other.size_);
+  for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= other.words_[i];
   return *this;
 }
 

@@ -4,6 +4,7 @@
 
 #include <tutti/base.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,18 +31,29 @@ class TargetSet {
   bool empty() const;
   bool contains(TargetId target) const { return (words_[target / 64] >> (target % 64)) & 1; }
   void insert(TargetId target) { words_[target / 64] |= std::uint64_t{1} << (target % 64); }
+  void erase(TargetId target) { words_[target / 64] &= ~(std::uint64_t{1} << (target % 64)); }
   std::vector<TargetId> members() const;
+  template <typename Action>
+  void for_each(Action action) const;  // in ascending order
 
   bool intersects(const TargetSet& other) const;
   bool within(const TargetSet& other) const;  // every member is one of other's
   TargetSet& operator|=(const TargetSet& other);
   TargetSet& operator-=(const TargetSet& other);
+  TargetSet& operator&=(const TargetSet& other);
   friend bool operator==(const TargetSet&, const TargetSet&) = default;
 
  private:
   std::uint32_t size_ = 0;
   std::vector<std::uint64_t> words_;
 };
+
+template <typename Action>
+void TargetSet::for_each(Action action) const {
+  for (std::size_t i = 0; i < words_.size(); ++i)
+    for (std::uint64_t word = words_[i]; word != 0; word &= word - 1)
+      action(static_cast<TargetId>(i * 64 + static_cast<std::size_t>(std::countr_zero(word))));
+}
 
 struct TargetRange {
   TargetId first = 0;
