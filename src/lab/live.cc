@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <barrier>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <latch>
@@ -115,13 +116,17 @@ class Pipe {
   int ends_[2];
 };
 
-// What a job's process tells: first that it is ready, then its times. Small enough to be written in one piece.
+constexpr std::size_t kMaxFigures = 128;
+
+// What a job's process tells: first that it is ready, then its figures. Small enough to be written in one piece.
 struct Message {
   std::uint32_t job = 0;
   bool failed = false;
-  LiveTimes times{};
+  std::uint32_t count = 0;
+  double figures[kMaxFigures] = {};
   char error[160] = {};
 };
+static_assert(sizeof(Message) <= PIPE_BUF);
 
 Result<Message> receive(const Pipe& pipe, SteadyClock::time_point deadline) {
   Message message;
@@ -145,7 +150,7 @@ int run_node(const LiveCluster& setting, const Cluster& cluster, const std::stri
   options.directory = directory;
   options.listen = {cluster.nodes[number].endpoint};
   options.targets = cluster.nodes[number].targets;
-  options.model = ModelledOptions{.figures = *device_preset(setting.device),
+  options.model = ModelledOptions{.figures = setting.figures ? *setting.figures : *device_preset(setting.device),
                                   .stripe_size = setting.stripe_size,
                                   .stripe_count = setting.nodes,
                                   .spread = setting.spread,
@@ -258,26 +263,21 @@ class Ranks {
   Result<void> result_;
 };
 
-double seconds_now() {
-  return std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count();
-}
-
-// The end in seconds_now(), which all processes share.
-Result<LiveTimes> run_job(const Cluster& cluster, const LiveJob& job, int start_pipe,
-                          const std::function<void()>& ready) {
+// Returns the end, in seconds_now().
+Result<std::vector<double>> run_job(const LiveProcess& process, const LiveJob& job) {
   ClientOptions options;
-  options.cluster = cluster;
+  options.cluster = process.cluster;
   options.application = job.application;
   auto client = Client::connect(options);
   if (!client) return Failure(client.error());
   auto file = (*client)->open(job.name, {.write = job.direction == Direction::kWrite, .create = true});
   if (!file) return Failure(file.error());
-  Ranks ranks(**file, job, cluster.stripe_size);
-  const auto done = ranks.run(start_pipe, ready, [&] {
+  Ranks ranks(**file, job, process.cluster.stripe_size);
+  const auto done = ranks.run(process.start, process.ready, [&] {
     if (job.announce) (*client)->begin_phase({.total = job.size});
   });
   if (!done) return Failure(done.error());
-  return LiveTimes{.start = std::chrono::duration<double>(job.delay).count(), .end = seconds_now()};
+  return std::vector{seconds_now()};
 }
 
 Cluster describe(const LiveCluster& setting, const std::string& sockets) {
@@ -315,50 +315,81 @@ void lay_out_files(const std::vector<LiveJob>& jobs, const std::string& director
 
 }  // namespace
 
+double seconds_now() {
+  return std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count();
+}
+
 Result<std::vector<LiveTimes>> run_live(const LiveCluster& setting, const std::vector<LiveJob>& jobs, Duration limit) {
+  LivePlan plan;
+  plan.jobs = static_cast<std::uint32_t>(jobs.size());
+  plan.body = [&](const LiveProcess& process) { return run_job(process, jobs[process.job]); };
+  plan.prepare = [&](const std::string& directory) { lay_out_files(jobs, directory + "/files"); };
+  const auto run = run_live_processes(setting, plan, limit);
+  if (!run) return Failure(run.error());
+  std::vector<LiveTimes> times;
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    times.push_back(
+        {.start = std::chrono::duration<double>(jobs[i].delay).count(), .end = run->figures[i][0] - run->started});
+  return times;
+}
+
+namespace {
+
+// In the process of a job.
+int work(const LiveBody& body, LiveProcess process, const Pipe& answers) {
+  Message message;
+  message.job = process.job;
+  const auto tell = [&] { return write(answers.writing(), &message, sizeof message) == sizeof message; };
+  process.ready = [&] { tell(); };
+  const auto figures = body(process);
+  message.failed = !figures;
+  if (figures) {
+    message.count = static_cast<std::uint32_t>(std::min(figures->size(), kMaxFigures));
+    std::copy_n(figures->begin(), message.count, message.figures);
+  } else {
+    std::strncpy(message.error, figures.error().message.c_str(), sizeof message.error - 1);
+  }
+  return tell() ? 0 : 1;
+}
+
+}  // namespace
+
+Result<LiveRun> run_live_processes(const LiveCluster& setting, const LivePlan& plan, Duration limit) {
   const auto deadline = SteadyClock::now() + limit;
   if (auto preset = device_preset(setting.device); !preset) return Failure(preset.error());
   TemporaryDirectory temporary;
   if (temporary.path().empty()) return system_failure("a temporary directory");
   const std::string files = temporary.path() + "/files";
   fs::create_directory(files);
-  lay_out_files(jobs, files);
+  if (plan.prepare) plan.prepare(temporary.path());
   const Cluster cluster = describe(setting, temporary.path());
 
   Children nodes, workers;
+  if (plan.daemon && !nodes.start([&] { return plan.daemon(temporary.path()); })) return system_failure("fork");
   for (unsigned i = 0; i < setting.nodes; ++i)
     if (!nodes.start([&] { return run_node(setting, cluster, files, i); })) return system_failure("fork");
   if (auto up = wait_for_nodes(cluster, deadline); !up) return Failure(up.error());
 
   Pipe start, answers;
-  for (std::uint32_t i = 0; i < jobs.size(); ++i) {
+  for (std::uint32_t i = 0; i < plan.jobs; ++i) {
     const bool forked = workers.start([&] {
       start.close_writing();
-      Message message{.job = i};
-      const auto tell = [&] { return write(answers.writing(), &message, sizeof message) == sizeof message; };
-      const auto times = run_job(cluster, jobs[i], start.reading(), tell);
-      message.failed = !times;
-      if (times)
-        message.times = *times;
-      else
-        std::strncpy(message.error, times.error().message.c_str(), sizeof message.error - 1);
-      return tell() ? 0 : 1;
+      return work(plan.body, {cluster, temporary.path(), i, start.reading(), {}}, answers);
     });
     if (!forked) return system_failure("fork");
   }
-  for (std::size_t i = 0; i < jobs.size(); ++i)
+  for (std::uint32_t i = 0; i < plan.jobs; ++i)
     if (auto ready = receive(answers, deadline); !ready) return Failure(ready.error());
-  const double started = seconds_now();
+  LiveRun run{.started = seconds_now(), .figures = std::vector<std::vector<double>>(plan.jobs)};
   start.close_writing();
-  std::vector<LiveTimes> times(jobs.size());
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
+  for (std::uint32_t i = 0; i < plan.jobs; ++i) {
     auto message = receive(answers, deadline);
     if (!message) return Failure(message.error());
-    times[message->job] = {.start = message->times.start, .end = message->times.end - started};
+    run.figures[message->job].assign(message->figures, message->figures + message->count);
   }
   workers.end(SIGTERM, std::chrono::seconds(2));
   nodes.end(SIGTERM, std::chrono::seconds(5));
-  return times;
+  return run;
 }
 
 }  // namespace tutti::lab

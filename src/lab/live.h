@@ -5,16 +5,25 @@
 #include <tutti/base.h>
 #include <tutti/sched.h>
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "engine/device.h"
+
+namespace tutti {
+struct Cluster;
+}
 
 namespace tutti::lab {
 
 // Nodes, a process each, on Unix sockets in a temporary directory.
 struct LiveCluster {
   unsigned nodes = 4;
-  std::string device = "hdd-7200";  // a preset; the node takes its time
-  std::size_t depth = 1;            // batches a node keeps at its device
+  std::string device = "hdd-7200";         // a preset; the node takes its time
+  std::optional<DeviceFigures> figures{};  // instead of the preset
+  std::size_t depth = 1;                   // batches a node keeps at its device
   std::string policy = "concert";
   PolicyOptions policy_options{};
   Bytes stripe_size{64 << 10};
@@ -54,5 +63,36 @@ struct LiveTimes {
 // Forks: to be called while the process has one thread. kTimeout if it takes longer than `limit`.
 Result<std::vector<LiveTimes>> run_live(const LiveCluster& cluster, const std::vector<LiveJob>& jobs,
                                         Duration limit = std::chrono::seconds(120));
+
+// What the process of a job is given.
+struct LiveProcess {
+  const Cluster& cluster;
+  const std::string& directory;  // of this run, for sockets and the like; goes with it
+  std::uint32_t job;             // its number
+  int start;                     // file descriptor: the common start is when it ends
+  std::function<void()> ready;   // to be called once: this job waits for the common start
+};
+
+// Does the work of a job in its process; what it returns goes to the parent. At most 128 figures.
+using LiveBody = std::function<Result<std::vector<double>>(const LiveProcess&)>;
+
+struct LivePlan {
+  std::uint32_t jobs = 1;
+  LiveBody body;
+  std::function<void(const std::string& directory)>
+      prepare{};                                              // before anything starts; the nodes serve directory/files
+  std::function<int(const std::string& directory)> daemon{};  // a process beside the nodes, until it is killed
+};
+
+struct LiveRun {
+  double started = 0;                        // by seconds_now(): the common start
+  std::vector<std::vector<double>> figures;  // of each job
+};
+
+// What run_live() is made of, for jobs that do something else.
+Result<LiveRun> run_live_processes(const LiveCluster& cluster, const LivePlan& plan, Duration limit);
+
+// Of a clock that all processes share.
+double seconds_now();
 
 }  // namespace tutti::lab

@@ -146,7 +146,7 @@ class World {
       const int log = open((directory_ / "gate.log").c_str(), O_CREAT | O_APPEND | O_WRONLY, 0600);
       dup2(log, 2);
       execl(TUTTI_BINARY, "tutti", "gate", "--listen", address_.c_str(), "--targets", "3", "--lease", "500ms",
-            "--discipline", prng_.chance(0.5) ? "fifo" : "fifo-pass", nullptr);
+            "--discipline", disciplines()[prng_.below(disciplines().size())].name.c_str(), nullptr);
       _exit(127);
     }
   }
