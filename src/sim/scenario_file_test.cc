@@ -112,5 +112,33 @@ TEST(FastScenarios, FinishUnderEveryPolicyAndRepeat) {
   EXPECT_GE(files, 5u);
 }
 
+struct Totals {
+  double phase = 0;
+  double makespan = 0;
+};
+
+// Over a few seeds: which of a handful of large jobs ends last is chance, by more than the difference looked for.
+Totals totals(const std::string& file, const std::string& policy) {
+  Totals sum;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const auto scenario = load_scenario(file, {.policy = policy, .seed = seed, .assignments = {}});
+    if (!scenario) throw std::runtime_error(scenario.error().message);
+    const auto measured = measure(*scenario, {.slowdown = false, .bound = false});
+    if (!measured) throw std::runtime_error(measured.error().message);
+    sum.phase += measured->metrics.phase.mean;
+    sum.makespan += measured->metrics.makespan;
+  }
+  return sum;
+}
+
+// The default makes no mix worse, whether sizes are announced, learned, unknown or wrong.
+TEST(FastScenarios, ConcertIsNeverMoreThanTwoPercentWorseThanFifo) {
+  for (const auto& entry : std::filesystem::directory_iterator(TUTTI_SCENARIOS "/fast")) {
+    const Totals fifo = totals(entry.path().string(), "fifo"), concert = totals(entry.path().string(), "concert");
+    EXPECT_LE(concert.phase, 1.02 * fifo.phase) << entry.path();
+    EXPECT_LE(concert.makespan, 1.02 * fifo.makespan) << entry.path();
+  }
+}
+
 }  // namespace
 }  // namespace tutti::sim

@@ -3,8 +3,13 @@
 //
 // Mean completion over several servers is the concurrent open shop problem: serve whole phases, in one common order,
 // the one whose busiest target has least left to do first (Varys, Sincronia). What is left is known when the phase's
-// size was announced or learned. When it is not, a phase counts as large as what it has shown so far, in exponentially
-// growing levels (Aalo), and phases of one level go in the order they started.
+// size was announced or learned. When it is not, a phase counts as large as what it has shown so far, in a few
+// exponentially growing levels (Aalo), and phases of one level take turns, in the order in which they asked.
+//
+// The levels end early on purpose. A newcomer of unknown size passes a running phase by the bytes of the levels below
+// the last; were that more, phases of like size would catch up with each other, end together, compute together and
+// leave the servers idle, and the mix as a whole would take longer than in order of arrival.
+#include <bit>
 #include <limits>
 #include <tuple>
 
@@ -26,11 +31,11 @@ struct PhaseKey {
 // Earlier in this order goes first; a function of stamps alone.
 struct Rank {
   std::uint64_t left = 0;  // bytes on the busiest target
-  TimePoint start;
+  TimePoint since;         // the start of the phase; of unknown size: the issue of its next request
   PhaseKey phase;
   bool operator<(const Rank& other) const {
     if (left != other.left) return left < other.left;
-    if (start != other.start) return start < other.start;
+    if (since != other.since) return since < other.since;
     if (phase.application != other.phase.application) return phase.application < other.phase.application;
     return phase.phase < other.phase.phase;
   }
@@ -47,6 +52,8 @@ struct Phase {
   SlotHeap<Place> requests;
   std::size_t count = 0;
   std::tuple<Bytes, Bytes, Bytes> progress;  // attained, bottleneck and total of the furthest stamp seen
+  Rank rank;
+  bool known() const { return std::get<2>(progress) > Bytes{}; }
   void reset() {
     requests.clear();
     count = 0;
@@ -54,12 +61,23 @@ struct Phase {
   }
 };
 
+// An operation that goes on for a while though others may come first by now: a disk that leaves it in the middle has
+// to come back for the rest.
+struct Run {
+  std::uint32_t phase = 0;
+  PhaseKey key;
+  OperationId operation = 0;
+  std::uint64_t left = 0;  // bytes; 0: no run
+};
+
 class Concert final : public QueuedPolicy {
  public:
   explicit Concert(const OptionValues& options)
       : QueuedPolicy(options.duration("patience")),
         first_level_(std::max<std::uint64_t>(1, options.bytes("first_level").count())),
-        growth_(static_cast<std::uint64_t>(options.integer("growth"))) {}
+        growth_(static_cast<std::uint64_t>(options.integer("growth"))),
+        levels_(static_cast<unsigned>(options.integer("levels"))),
+        longest_run_(options.bytes("run").count()) {}
 
  private:
   void enqueue(Slot slot) override {
@@ -70,49 +88,90 @@ class Concert final : public QueuedPolicy {
     phase.requests.push({request.file, request.offset}, store_.stamp(slot));
     store_.place(slot) = number;
     const std::tuple progress{request.stamp.attained, request.stamp.bottleneck, request.stamp.phase_total};
-    if (phase.count++ == 0 || progress > phase.progress) {
+    const bool further = phase.count++ == 0 || progress > phase.progress;
+    if (further) {
       phase.progress = progress;
-      order_.set(number, {left_of(request.stamp), request.stamp.phase_start, key});
+      phase.rank = {left_of(request.stamp), request.stamp.phase_start, key};
     }
+    if (!phase.known())
+      turn(number);
+    else if (further)
+      order_.set(number, phase.rank);
+  }
+
+  // A phase of unknown size stands in the order of its level where the request stands that it would send next.
+  void turn(std::uint32_t number) {
+    Phase& phase = phases_[number];
+    phase.rank.since = store_.request(phase.requests.top(store_)).stamp.issued;
+    order_.set(number, phase.rank);
   }
 
   void dequeue(Slot slot) override {
     const std::uint32_t number = store_.place(slot);
     Phase& phase = phases_[number];
     phase.requests.prune(store_, --phase.count);
-    if (phase.count == 0) close(number);
+    settle(number);
   }
 
   Decision choose(TimePoint /*now*/) override {
-    const std::uint32_t number = order_.top();
+    const std::uint32_t number = next_phase();
     Phase& phase = phases_[number];
     const Slot slot = phase.requests.top(store_);
+    note_run(number, store_.request(slot));
     phase.requests.pop(store_);
-    if (--phase.count == 0) close(number);
+    --phase.count;
+    settle(number);
     take(slot);
     return dispatch();
   }
 
-  void close(std::uint32_t number) {
-    order_.erase(number);
-    phases_.close(number);
+  // The first in the order, unless an operation is in the middle of its run.
+  std::uint32_t next_phase() {
+    const std::uint32_t first = order_.top();
+    if (run_.left == 0 || !order_.contains(run_.phase) || run_.phase == first) return first;
+    const Request& next = store_.request(phases_[run_.phase].requests.top(store_));
+    return next.stamp.operation == run_.operation && phases_[run_.phase].key == run_.key ? run_.phase : first;
   }
 
+  void note_run(std::uint32_t number, const Request& request) {
+    const PhaseKey key{request.stamp.application, request.stamp.phase};
+    if (run_.left == 0 || run_.operation != request.stamp.operation || run_.key != key)
+      run_ = {number, key, request.stamp.operation, longest_run_};
+    run_.left -= std::min(run_.left, request.length.count());
+  }
+
+  // After a request has left the phase.
+  void settle(std::uint32_t number) {
+    if (phases_[number].count == 0) {
+      order_.erase(number);
+      phases_.close(number);
+    } else if (!phases_[number].known()) {
+      turn(number);
+    }
+  }
+
+  // Known sizes are compared in powers of two: of phases alike, the one that began first goes on. What is left of
+  // them is not known better than that, and passing each other back and forth would make them end together.
   std::uint64_t left_of(const Stamp& stamp) const {
-    if (stamp.phase_total > stamp.attained) return (stamp.phase_total - stamp.attained).count();
+    if (stamp.phase_total == Bytes{}) return level_of(stamp.attained.count() + stamp.bottleneck.count());
+    if (stamp.phase_total > stamp.attained) return std::bit_floor((stamp.phase_total - stamp.attained).count());
     // A phase that outgrew what it was said to be: expected to go on for as much again as it is over.
-    if (stamp.phase_total > Bytes{}) return (stamp.attained - stamp.phase_total + stamp.bottleneck).count();
-    return level_of(stamp.attained.count() + stamp.bottleneck.count());
+    return std::bit_floor((stamp.attained - stamp.phase_total + stamp.bottleneck).count());
   }
 
   std::uint64_t level_of(std::uint64_t shown) const {
     std::uint64_t level = first_level_;
-    while (level < shown && level < std::numeric_limits<std::uint64_t>::max() / growth_) level *= growth_;
+    for (unsigned i = 1; i < levels_ && level < shown && level < kLargest / growth_; ++i) level *= growth_;
     return level;
   }
 
+  static constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
+
   std::uint64_t first_level_;
   std::uint64_t growth_;
+  unsigned levels_;
+  std::uint64_t longest_run_;
+  Run run_;
   Pool<PhaseKey, Phase> phases_;
   IndexedHeap<Rank> order_;  // of phases that have requests
 };
@@ -126,7 +185,7 @@ PolicyInfo concert_policy() {
           .paper = "",
           .options = {{.name = "first_level",
                        .kind = Kind::kBytes,
-                       .fallback = "1MiB",
+                       .fallback = "512KiB",
                        .help = "phases of unknown size count as this large until they have shown more"},
                       {.name = "growth",
                        .kind = Kind::kInteger,
@@ -135,6 +194,17 @@ PolicyInfo concert_policy() {
                        .choices = {},
                        .low = 2,
                        .high = 1024},
+                      {.name = "levels",
+                       .kind = Kind::kInteger,
+                       .fallback = "3",
+                       .help = "of unknown phases; those of one level take turns, however much larger than the last",
+                       .choices = {},
+                       .low = 1,
+                       .high = 64},
+                      {.name = "run",
+                       .kind = Kind::kBytes,
+                       .fallback = "512KiB",
+                       .help = "an operation that was begun goes on for so much before another may come first"},
                       patience_option("60s")},
           .bound = {OvertakingBound::Scope::kEverything, "patience"},
           .make = [](const OptionValues& options) { return std::make_unique<Concert>(options); }};

@@ -68,15 +68,28 @@ TEST(Concert, AnUnknownPhaseCountsAsLargeAsTheLevelItHasShown) {
   EXPECT_THAT(drain(*policy), ElementsAre(4, 3, 2, 1));
 }
 
-TEST(Concert, PhasesOfOneLevelGoInTheOrderTheyStarted) {
+TEST(Concert, UnknownPhasesOfOneLevelTakeTurnsInTheOrderTheyAsked) {
   auto policy = make("concert");
   Request late = of(1, {.application = 1, .total = 0_B}),
           early = of(2, {.application = 2, .total = 0_B, .attained = 100_KiB});
-  late.stamp.phase_start = at_ms(20);
-  early.stamp.phase_start = at_ms(10);
+  late.stamp.phase_start = at_ms(10);
+  late.stamp.issued = at_ms(30);
+  early.stamp.phase_start = at_ms(20);
+  early.stamp.issued = at_ms(25);
   policy->add(late, at_ms(30));
   policy->add(early, at_ms(30));
   EXPECT_THAT(drain(*policy, at_ms(30)), ElementsAre(2, 1));
+}
+
+TEST(Concert, UnknownPhasesBeyondTheLastLevelTakeTurns) {
+  auto policy = make("concert", {{"first_level", "1MiB"}, {"growth", "4"}, {"levels", "3"}});
+  Request huge = of(1, {.application = 1, .total = 0_B, .attained = 500_MiB}),
+          large = of(2, {.application = 2, .total = 0_B, .attained = 5_MiB});
+  huge.stamp.issued = at_ms(1);
+  large.stamp.issued = at_ms(2);
+  policy->add(large, at_ms(3));
+  policy->add(huge, at_ms(3));
+  EXPECT_THAT(drain(*policy, at_ms(3)), ElementsAre(1, 2));
 }
 
 TEST(Concert, AnOperationOfUnknownPhaseIsAtLeastAsLargeAsItsBottleneck) {
@@ -91,6 +104,30 @@ TEST(Concert, APhaseThatOutgrewItsAnnouncedSizeCountsAsUnknown) {
   policy->add(of(1, {.application = 1, .total = 1_MiB, .attained = 600_MiB}), at_ms(0));
   policy->add(of(2, {.application = 2, .total = 30_MiB}), at_ms(0));
   EXPECT_THAT(drain(*policy), ElementsAre(2, 1));
+}
+
+TEST(Concert, AnOperationGoesOnForARunAndNoLonger) {
+  auto policy = make("concert", {{"run", "128KiB"}});
+  for (RequestId id = 1; id <= 4; ++id) {
+    Request request = of(id, {.application = 1, .total = 100_MiB});
+    request.offset = id * 65536;
+    request.length = 64_KiB;
+    policy->add(request, at_ms(0));
+  }
+  EXPECT_THAT(next_ids(*policy, at_ms(0)), ElementsAre(1));
+  Request small = of(9, {.application = 2, .total = 1_MiB});
+  small.stamp.operation = 7;
+  policy->add(small, at_ms(0));
+  EXPECT_THAT(drain(*policy), ElementsAre(2, 9, 3, 4));
+}
+
+TEST(Concert, OfPhasesAlikeTheOneThatBeganFirstGoesOn) {
+  auto policy = make("concert");
+  Request first = of(1, {.application = 1, .total = 120_MiB}), second = of(2, {.application = 2, .total = 70_MiB});
+  second.stamp.phase_start = at_ms(5);
+  policy->add(second, at_ms(5));
+  policy->add(first, at_ms(5));
+  EXPECT_THAT(drain(*policy, at_ms(5)), ElementsAre(1, 2));
 }
 
 TEST(Concert, WithinAPhaseOffsetsAscend) {
