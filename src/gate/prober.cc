@@ -178,6 +178,16 @@ Result<ProbeReport> probe_with(const RealData& real, const ProberOptions& option
   return report;
 }
 
+Result<ProbeReport> probe_through(const ProbeWrite& write, const ProberOptions& options) {
+  CalibrationStore store(options.state_directory, {options.directory, options.backoff.data_size, false});
+  return run({options, options.backoff, std::move(store)},
+             [&](const Backoff::Write& wanted) -> Result<std::optional<Duration>> {
+               const auto start = std::chrono::steady_clock::now();
+               if (auto written = write(wanted.bytes); !written) return Failure(written.error());
+               return std::chrono::steady_clock::now() - start;
+             });
+}
+
 std::size_t remove_stale_probe_files(const std::string& directory) {
   std::size_t removed = 0;
   const std::string mine = std::string(kPrefix) + host_name() + "-";

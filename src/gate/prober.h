@@ -51,6 +51,11 @@ struct RealData {
 };
 Result<ProbeReport> probe_with(const RealData& real, const ProberOptions& options);
 
+// The same through the caller's own writes, for stores that are no directory: `write` moves so many bytes as probe
+// data. `options.directory` is only what the calibration is kept for.
+using ProbeWrite = std::function<Result<void>(Bytes)>;
+Result<ProbeReport> probe_through(const ProbeWrite& write, const ProberOptions& options);
+
 // Removes probe files in `directory` whose makers are dead. Returns how many.
 std::size_t remove_stale_probe_files(const std::string& directory);
 

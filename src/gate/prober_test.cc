@@ -125,6 +125,19 @@ TEST_F(Probing, RealDataServesAsTheProbe) {
   EXPECT_EQ(files_in(directory_.path()), 3u) << "no dummy files: checkpoint, scratch, state";
 }
 
+TEST_F(Probing, TheCallersOwnWritesServeAsTheProbe) {
+  std::vector<Bytes> writes;
+  const auto busy = probe_through([&](Bytes bytes) { return writes.push_back(bytes), Result<void>{}; }, options(1e18));
+  ASSERT_TRUE(busy);
+  EXPECT_FALSE(busy->quiet);
+  EXPECT_EQ(writes.size(), 4u * 3u);  // four rounds of priming and two probes
+  EXPECT_EQ(writes[0], 4_KiB);
+  EXPECT_EQ(writes[1], 64_KiB);
+  const auto failed = probe_through([](Bytes) { return fail(ErrorCode::kIo, "no"); }, options(1));
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().message, "no");
+}
+
 TEST_F(Probing, ADirectoryThatCannotBeWrittenIsAnError) {
   ProberOptions nowhere = options();
   nowhere.directory = directory_ / "nowhere";

@@ -22,6 +22,10 @@ Result<ExperimentResult> twins_forwarding(const LabOptions& options);
 Result<ExperimentResult> thesis_identical(const LabOptions& options);
 Result<ExperimentResult> thesis_mixed(const LabOptions& options);
 Result<ExperimentResult> thesis_scale(const LabOptions& options);
+// thesis_live.cc
+Result<ExperimentResult> thesis_identical_live(const LabOptions& options);
+Result<ExperimentResult> thesis_mixed_live(const LabOptions& options);
+Result<ExperimentResult> thesis_scale_live(const LabOptions& options);
 // sc11_live.cc
 Result<ExperimentResult> sc11_figure5_live(const LabOptions& options);
 Result<ExperimentResult> sc11_figure6_live(const LabOptions& options);

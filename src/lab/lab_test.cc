@@ -27,6 +27,8 @@ TEST(Lab, ListsEveryExperimentOnce) {
         "agios-patterns", "twins-forwarding", "thesis-identical", "thesis-mixed", "thesis-scale", "resonant-demo",
         "resonant-benchmarks", "resonant-interference", "beyond-unequal"})
     EXPECT_TRUE(names.contains(name)) << name;
+  for (const char* name : {"sc11-figure5", "thesis-identical", "thesis-mixed", "thesis-scale"})
+    EXPECT_TRUE(find_experiment(name)->live()) << name;
   const auto json = nlohmann::json::parse(to_json(experiments()));
   EXPECT_EQ(json.size(), names.size());
   EXPECT_EQ(json[0]["status"], "ready");

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backoff and locking (thesis, chapter 4): identical pair, mixed four, and 2, 6 and 10 random jobs on one NFS server.
+#include "lab/thesis.h"
+
 #include <fmt/format.h>
 
 #include <functional>
@@ -19,39 +21,20 @@ using sim::Application;
 using sim::Gate;
 using sim::Scenario;
 
-// The cluster's head node (section 4.1.1): one NFSv3 server of CentOS 5.7 with large disks behind Gigabit Ethernet.
-// What the thesis does not give is that system's default: eight server threads; 16 calls under way per client node
-// (RPC slots); writes of at most 32 KiB (the server's limit in release 5.0 to 5.7: access.redhat.com/solutions/753853).
-// The disk's bandwidth is the thesis's highest throughput, 91.48 MB/s (section 4.2); IOR counts megabytes of 2^20.
-constexpr Bytes kLargestWrite = 32_KiB;
-constexpr unsigned kCallsUnderWay = 16;
-constexpr std::uint64_t kMegabyte = 1 << 20;
-
 Scenario nfs_server() {
   Scenario scenario;
-  HddFigures disk;
-  disk.capacity = Bytes(12'000'000'000'000);
-  disk.bandwidth = 91.48 * kMegabyte;
-  disk.write_positioning = 1;  // NFS has its writes stable: no write-back
   scenario.servers.count = 1;
-  scenario.servers.depth = 8;
-  scenario.servers.device = disk;
+  scenario.servers.depth = kServerThreads;
+  scenario.servers.device = thesis_disk();
   scenario.network.latency = 100us;
   scenario.network.jitter = 200us;
   scenario.network.server_bandwidth = 125e6;
   return scenario;
 }
 
-struct Job {
-  unsigned iterations = 1;
-  std::uint64_t megabytes = 0;
-  Duration compute{};
-  Duration start{};
-};
-
 // IOR with 16 tasks on one node that write a shared file: its NFS client keeps all its calls under way, in the file's
 // order.
-Application ior(const std::string& name, const Job& job) {
+Application ior(const std::string& name, const ThesisJob& job) {
   Application application;
   application.name = name;
   application.ranks = application.ranks_per_node = kCallsUnderWay;
@@ -76,7 +59,7 @@ void coordinate(const std::string& how, Scenario& scenario) {
   if (share_bandwidth) scenario.gate.discipline_options["share"] = "bandwidth";
 }
 
-Scenario with_jobs(const std::vector<Job>& jobs, const std::string& how, std::uint64_t seed) {
+Scenario with_jobs(const std::vector<ThesisJob>& jobs, const std::string& how, std::uint64_t seed) {
   Scenario scenario = nfs_server();
   scenario.seed = seed;
   for (std::size_t i = 0; i < jobs.size(); ++i)
@@ -85,12 +68,8 @@ Scenario with_jobs(const std::vector<Job>& jobs, const std::string& how, std::ui
   return scenario;
 }
 
-std::string display_name(const std::string& how) {
-  return how == "fifo" ? "locking" : how == "base" || how == "backoff" ? how : "locking, " + how;
-}
-
 // One set of jobs under base, backoff and locking, with timelines.
-Result<ExperimentResult> compare(const std::string& name, const std::vector<Job>& jobs, double paper_backoff,
+Result<ExperimentResult> compare(const std::string& name, const std::vector<ThesisJob>& jobs, double paper_backoff,
                                  double paper_locking) {
   ExperimentResult result;
   result.device = "one NFS server: " + describe(nfs_server().servers.device) + ", depth 8";
@@ -102,9 +81,9 @@ Result<ExperimentResult> compare(const std::string& name, const std::vector<Job>
     if (!measured) return Failure(measured.error());
     const sim::Metrics& metrics = measured->metrics;
     io[how] = metrics.io_time;
-    result.rows.push_back({display_name(how), metrics.io_time * static_cast<double>(jobs.size()), metrics.io_time,
+    result.rows.push_back({coordination_name(how), metrics.io_time * static_cast<double>(jobs.size()), metrics.io_time,
                            metrics.makespan, 100 * metrics.phase_deviation, metrics.slowdown});
-    result.timelines.push_back(timeline_of(scenario, measured->outcome, display_name(how)));
+    result.timelines.push_back(timeline_of(scenario, measured->outcome, coordination_name(how)));
   }
   result.claims.push_back({.id = name + ".backoff",
                            .what = "I/O time with backoff below the base",
@@ -123,14 +102,59 @@ Result<ExperimentResult> compare(const std::string& name, const std::vector<Job>
   return result;
 }
 
-// Random jobs as the thesis draws them: 7 to 9 minutes of computation in 4 to 10 iterations, 2.4 GB a job on average.
-// ("Each application writes an average of 2.4GB between the iterations": were it 2.4 GB at each of them, two jobs would
-// be hurt most by each other, while the thesis saw them least so, and backoff not pay for two jobs, as there.)
-std::vector<Job> random_jobs(unsigned count, std::uint64_t seed) {
+// Beyond the thesis: jobs of two classes that want more than the server has. Four write a little every second, six
+// write much every quarter of a minute.
+std::vector<ThesisJob> jobs_of_two_classes(std::uint64_t seed) {
   Prng chance(seed * 104729);
-  std::vector<Job> jobs;
+  std::vector<ThesisJob> jobs(4, ThesisJob{.iterations = 60, .megabytes = 10, .compute = 1s, .start = {}});
+  jobs.resize(10, ThesisJob{.iterations = 6, .megabytes = 460, .compute = 10s, .start = {}});
+  for (ThesisJob& job : jobs) job.start = Duration(static_cast<std::int64_t>(chance.uniform(0, 10e9)));
+  return jobs;
+}
+
+// A row per way to coordinate, each the mean over three sets of jobs.
+Result<std::map<std::string, Averages>> compare_over_seeds(
+    const LabOptions& options, const std::string& name,
+    const std::function<std::vector<ThesisJob>(std::uint64_t)>& draw, const std::vector<std::string>& ways,
+    ExperimentResult& result) {
+  constexpr unsigned kSets = 3;  // as many experiments as the thesis made
+  std::map<std::string, Averages> measured;
+  for (const std::string& how : ways) {
+    say(options, fmt::format("thesis-scale: {} jobs, {}", name, coordination_name(how)));
+    const auto averages = average([&](std::uint64_t seed) { return with_jobs(draw(seed), how, seed); },
+                                  {.seeds = kSets, .slowdown = true, .bound = false});
+    if (!averages) return Failure(averages.error());
+    result.rows.push_back({name, coordination_name(how), averages->io_time, averages->makespan,
+                           100 * averages->phase_deviation, averages->slowdown});
+    measured[how] = *averages;
+  }
+  return measured;
+}
+
+}  // namespace
+
+HddFigures thesis_disk() {
+  HddFigures disk;
+  disk.capacity = Bytes(12'000'000'000'000);
+  disk.bandwidth = 91.48 * kMegabyte;
+  disk.write_positioning = 1;  // NFS has its writes stable: no write-back
+  return disk;
+}
+
+std::vector<ThesisJob> identical_jobs() {
+  return {2, ThesisJob{3, 1024, 90s, 0s}};
+}
+
+std::vector<ThesisJob> mixed_jobs() {
+  return {ThesisJob{3, 1392, 140s, 0s}, ThesisJob{5, 1312, 132s, 0s}, ThesisJob{3, 1392, 140s, 0s},
+          ThesisJob{3, 2192, 220s, 0s}};
+}
+
+std::vector<ThesisJob> random_jobs(unsigned count, std::uint64_t seed) {
+  Prng chance(seed * 104729);
+  std::vector<ThesisJob> jobs;
   for (unsigned i = 0; i < count; ++i) {
-    Job job;
+    ThesisJob job;
     job.iterations = 4 + static_cast<unsigned>(chance.below(7));
     job.compute = Duration(static_cast<std::int64_t>(chance.uniform(420e9, 540e9) / job.iterations));
     job.megabytes = (1600 + chance.below(1601)) / job.iterations;
@@ -140,45 +164,16 @@ std::vector<Job> random_jobs(unsigned count, std::uint64_t seed) {
   return jobs;
 }
 
-// Beyond the thesis: jobs of two classes that want more than the server has. Four write a little every second, six
-// write much every quarter of a minute.
-std::vector<Job> jobs_of_two_classes(std::uint64_t seed) {
-  Prng chance(seed * 104729);
-  std::vector<Job> jobs(4, Job{.iterations = 60, .megabytes = 10, .compute = 1s, .start = {}});
-  jobs.resize(10, Job{.iterations = 6, .megabytes = 460, .compute = 10s, .start = {}});
-  for (Job& job : jobs) job.start = Duration(static_cast<std::int64_t>(chance.uniform(0, 10e9)));
-  return jobs;
+std::string coordination_name(const std::string& how) {
+  return how == "fifo" ? "locking" : how == "base" || how == "backoff" ? how : "locking, " + how;
 }
-
-// A row per way to coordinate, each the mean over three sets of jobs.
-Result<std::map<std::string, Averages>> compare_over_seeds(const LabOptions& options, const std::string& name,
-                                                           const std::function<std::vector<Job>(std::uint64_t)>& draw,
-                                                           const std::vector<std::string>& ways,
-                                                           ExperimentResult& result) {
-  constexpr unsigned kSets = 3;  // as many experiments as the thesis made
-  std::map<std::string, Averages> measured;
-  for (const std::string& how : ways) {
-    say(options, fmt::format("thesis-scale: {} jobs, {}", name, display_name(how)));
-    const auto averages = average([&](std::uint64_t seed) { return with_jobs(draw(seed), how, seed); },
-                                  {.seeds = kSets, .slowdown = true, .bound = false});
-    if (!averages) return Failure(averages.error());
-    result.rows.push_back({name, display_name(how), averages->io_time, averages->makespan,
-                           100 * averages->phase_deviation, averages->slowdown});
-    measured[how] = *averages;
-  }
-  return measured;
-}
-
-}  // namespace
 
 Result<ExperimentResult> thesis_identical(const LabOptions& /*options*/) {
-  return compare("thesis-identical", {2, Job{3, 1024, 90s, 0s}}, 45.12, 71.72);
+  return compare("thesis-identical", identical_jobs(), 45.12, 71.72);
 }
 
 Result<ExperimentResult> thesis_mixed(const LabOptions& /*options*/) {
-  return compare("thesis-mixed",
-                 {Job{3, 1392, 140s, 0s}, Job{5, 1312, 132s, 0s}, Job{3, 1392, 140s, 0s}, Job{3, 2192, 220s, 0s}},
-                 16.88, 48.83);
+  return compare("thesis-mixed", mixed_jobs(), 16.88, 48.83);
 }
 
 Result<ExperimentResult> thesis_scale(const LabOptions& options) {
