@@ -7,6 +7,7 @@
 namespace tutti::cli {
 
 Command bench_gate_command();
+Command bench_memory_command();
 Command bench_net_command();
 Command bench_sched_command();
 

@@ -1,308 +1,202 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti bench net: the way of a request through client, sockets and nodes, against a bare socket in the same run.
+// tutti bench net: the way of a request through client, sockets and nodes, against a bare socket, against nodes with no
+// storage behind them and against the storage without nodes, in the same run.
 #include <fmt/core.h>
-#include <sys/socket.h>
-#include <tutti/client.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <filesystem>
-#include <functional>
-#include <future>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/table.h"
 #include "bench.h"
-#include "node/node.h"
+#include "bench_net_runs.h"
 
 namespace tutti::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kLarge = 1 << 20;
-constexpr std::size_t kSmall = 4 << 10;
-constexpr std::size_t kAsk = 128;  // about what a request or an acknowledgement takes
 
 struct NetArguments {
   bool quick = false;
   bool json = false;
   std::uint32_t nodes = 4;
+  std::vector<std::string> only{};
 };
 
-struct Row {
-  std::string what;  // "socket", "null", "posix"
-  std::string direction;
-  std::size_t size = 0;
-  std::size_t threads = 0;
-  std::size_t depth = 1;
-  double requests_per_second = 0;
-  double median_us = 0;
-  double megabytes_per_second() const { return requests_per_second * static_cast<double>(size) / 1e6; }
+constexpr std::uint64_t kCached = 16 << 20;   // of a file that stays in the page cache
+constexpr std::uint64_t kDirect = 256 << 20;  // of one that is read and written around it
+
+// A figure of one row, as a multiple of another's of the same shape or as it is, and what it should be.
+struct Goal {
+  std::string text;
+  double ours = 0;
+  double bound = 0;
+  bool at_least = true;
+  bool holds() const { return at_least ? ours >= bound : ours <= bound; }
 };
 
-bool send_all(int socket, const std::byte* data, std::size_t size) {
-  while (size > 0) {
-    const auto sent = ::send(socket, data, size, MSG_NOSIGNAL);
-    if (sent <= 0) return false;
-    data += sent;
-    size -= static_cast<std::size_t>(sent);
-  }
-  return true;
-}
-
-bool receive_all(int socket, std::byte* data, std::size_t size) {
-  while (size > 0) {
-    const auto got = ::recv(socket, data, size, 0);
-    if (got <= 0) return false;
-    data += got;
-    size -= static_cast<std::size_t>(got);
-  }
-  return true;
-}
-
-double median(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-// Runs `operation(thread, serial)` on that many threads for that long, and fills in the row's figures.
-void measure(Row& row, Duration duration, const std::function<bool(std::size_t, std::uint64_t)>& operation) {
-  std::vector<std::vector<double>> latencies(row.threads);
-  std::vector<std::thread> threads;
-  const auto start = Clock::now();
-  for (std::size_t t = 0; t < row.threads; ++t) {
-    threads.emplace_back([&, t] {
-      for (std::uint64_t serial = 0; Clock::now() - start < duration; ++serial) {
-        const auto begin = Clock::now();
-        if (!operation(t, serial)) return;
-        latencies[t].push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  const std::chrono::duration<double> elapsed = Clock::now() - start;
-  std::vector<double> all;
-  for (const auto& of_thread : latencies) all.insert(all.end(), of_thread.begin(), of_thread.end());
-  row.requests_per_second = static_cast<double>(all.size()) / elapsed.count();
-  row.median_us = median(all);
-}
-
-// A loop over Unix sockets with nothing behind them: what the transport cannot beat.
-Row bare_socket(const std::string& direction, std::size_t size, std::size_t threads, Duration duration) {
-  Row row{.what = "socket", .direction = direction, .size = size, .threads = threads};
-  const auto there = direction == "write" ? size : kAsk, back = direction == "write" ? kAsk : size;
-  std::vector<std::array<int, 2>> pairs(threads);
-  std::vector<std::thread> servers;
-  for (auto& pair : pairs) {
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return row;
-    const int buffer = 1 << 20;
-    for (const int socket : pair) ::setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof buffer);
-    servers.emplace_back([socket = pair[1], there, back] {
-      std::vector<std::byte> data(std::max(there, back));
-      while (receive_all(socket, data.data(), there) && send_all(socket, data.data(), back)) {
-      }
-    });
-  }
-  std::vector<std::vector<std::byte>> memory(threads, std::vector<std::byte>(std::max(there, back)));
-  measure(row, duration, [&](std::size_t t, std::uint64_t) {
-    return send_all(pairs[t][0], memory[t].data(), there) && receive_all(pairs[t][0], memory[t].data(), back);
-  });
-  for (auto& pair : pairs) ::shutdown(pair[0], SHUT_RDWR);
-  for (auto& server : servers) server.join();
-  for (auto& pair : pairs) {
-    ::close(pair[0]);
-    ::close(pair[1]);
-  }
-  return row;
-}
-
-// Nodes in this process behind Unix sockets, and a client.
-class Bench {
+class Rows {
  public:
-  static Result<std::unique_ptr<Bench>> start(const std::string& engine, std::uint32_t nodes) {
-    auto bench = std::make_unique<Bench>();
-    bench->engine_ = engine;
-    bench->directory_ = std::filesystem::temp_directory_path() / fmt::format("tutti-bench-{}", ::getpid());
-    std::filesystem::create_directories(bench->directory_ / "data");
-    Cluster cluster;
-    for (std::uint32_t i = 0; i < nodes; ++i) {
+  explicit Rows(const NetArguments& arguments) : arguments_(arguments) {}
+
+  Result<void> run_all() {
+    for (const std::string direction : {"write", "read"})
+      for (const auto& [size, threads] : {std::pair(kLarge, 1), std::pair(kLarge, 4), std::pair(kSmall, 1)})
+        if (wanted("socket")) rows_.push_back(run_socket(row("socket", direction, size, threads, 1), duration()));
+    for (const std::string engine : {"null", "posix"}) {
+      if (!wanted(engine)) continue;
       NodeOptions options;
-      options.name = fmt::format("node{}", i);
-      options.directory = bench->directory_ / "data";
-      options.listen = {"unix:" + (bench->directory_ / fmt::format("{}.sock", i)).string()};
-      options.targets = {i};
       options.engine = engine;
-      auto node = Node::start(options);
-      if (!node) return Failure(node.error());
-      cluster.nodes.push_back({options.name, options.listen.front(), {i}});
-      bench->nodes_.push_back(std::move(*node));
+      if (auto done =
+              run_cluster(options, engine, {{kLarge, 1, 1}, {kLarge, 4, 1}, {kSmall, 1, 1}, {kSmall, 4, 16}}, kCached);
+          !done)
+        return done;
     }
-    bench->cluster_ = cluster;
-    return bench;
-  }
-  ~Bench() {
-    nodes_.clear();
-    std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
+    return wanted("direct") ? run_direct() : Result<void>{};
   }
 
-  // One client per thread, as processes of a job have.
-  Result<Row> run(const std::string& direction, std::size_t size, std::size_t threads, std::size_t depth,
-                  Duration duration) {
-    Row row{.what = engine_, .direction = direction, .size = size, .threads = threads, .depth = depth};
-    std::vector<std::unique_ptr<Client>> clients;
-    std::vector<std::shared_ptr<File>> files;
-    std::vector<std::vector<std::byte>> memory(threads, std::vector<std::byte>(size * depth, std::byte{1}));
-    for (std::size_t t = 0; t < threads; ++t) {
-      auto client = Client::connect({.cluster = cluster_, .application = static_cast<ApplicationId>(t + 1)});
-      if (!client) return Failure(client.error());
-      auto file = (*client)->open(fmt::format("bench.{}", t), {.read = true, .write = true, .create = true});
-      if (!file) return Failure(file.error());
-      clients.push_back(std::move(*client));
-      files.push_back(std::move(*file));
-      for (std::uint64_t i = 0; i < kWindow; i += kLarge) {
-        if (auto filled = files[t]->write(i, std::vector<std::byte>(kLarge)); !filled) return Failure(filled.error());
-      }
-    }
-    const bool write = direction == "write";
-    if (depth == 1) {
-      measure(row, duration, [&](std::size_t t, std::uint64_t serial) {
-        const auto offset = serial * size % kWindow;
-        return (write ? files[t]->write(offset, memory[t]) : files[t]->read(offset, memory[t])).has_value();
-      });
-    } else {
-      pipelined(row, files, memory, duration);
-    }
-    files.clear();
-    return row;
-  }
+  const std::vector<Row>& rows() const { return rows_; }
+  std::vector<Goal> goals() const;
 
  private:
-  static constexpr std::uint64_t kWindow = 16 << 20;
+  struct Shape {
+    std::size_t size, threads, depth;
+  };
 
-  // Keeps `depth` operations of each thread under way: each one that ends begins the next.
-  static void pipelined(Row& row, const std::vector<std::shared_ptr<File>>& files,
-                        std::vector<std::vector<std::byte>>& memory, Duration duration) {
-    std::atomic<std::uint64_t> done{0};
-    std::atomic<bool> over{false};
-    std::atomic<std::size_t> running{0};
-    std::function<void(std::size_t, std::size_t, std::uint64_t)> next = [&](std::size_t t, std::size_t slot,
-                                                                            std::uint64_t serial) {
-      const std::span<std::byte> into(memory[t].data() + slot * row.size, row.size);
-      const auto offset = (serial * row.depth + slot) * row.size % kWindow;
-      const auto again = [&, t, slot, serial](const Result<std::size_t>& result) {
-        if (over || !result) {
-          running.fetch_sub(1);
-          running.notify_all();
-          return;
-        }
-        done.fetch_add(1, std::memory_order_relaxed);
-        next(t, slot, serial + 1);
-      };
-      if (row.direction == "write") {
-        files[t]->write_async({{offset, into}}, again);
-      } else {
-        files[t]->read_async({{offset, into}}, again);
+  static Row row(const std::string& what, const std::string& direction, std::size_t size, std::size_t threads,
+                 std::size_t depth) {
+    return {.what = what, .direction = direction, .size = size, .threads = threads, .depth = depth};
+  }
+  bool wanted(const std::string& what) const {
+    return arguments_.only.empty() || std::ranges::find(arguments_.only, what) != arguments_.only.end();
+  }
+  Duration duration() const { return arguments_.quick ? std::chrono::milliseconds(300) : std::chrono::seconds(2); }
+
+  Result<void> run_cluster(const NodeOptions& options, const std::string& what, const std::vector<Shape>& shapes,
+                           std::uint64_t window) {
+    const BenchDirectory directory;
+    auto cluster = BenchCluster::start(directory, options, arguments_.nodes);
+    if (!cluster) return Failure(cluster.error());
+    for (const std::string direction : {"write", "read"})
+      for (const Shape& shape : shapes) {
+        auto measured =
+            (*cluster)->run(row(what, direction, shape.size, shape.threads, shape.depth), duration(), window);
+        if (!measured) return Failure(measured.error());
+        rows_.push_back(*measured);
       }
-    };
-    const auto start = Clock::now();
-    running = files.size() * row.depth;
-    for (std::size_t t = 0; t < files.size(); ++t) {
-      for (std::size_t slot = 0; slot < row.depth; ++slot) next(t, slot, 0);
-    }
-    std::this_thread::sleep_for(duration);
-    const std::chrono::duration<double> elapsed = Clock::now() - start;
-    row.requests_per_second = static_cast<double>(done) / elapsed.count();
-    over = true;
-    for (auto left = running.load(); left > 0; left = running.load()) running.wait(left);
+    return {};
   }
 
-  std::string engine_;
-  std::filesystem::path directory_;
-  std::vector<std::unique_ptr<Node>> nodes_;
-  Cluster cluster_;
+  Result<void> run_direct() {
+    const BenchDirectory directory;
+    for (const std::string direction : {"write", "read"}) {
+      auto measured = run_storage(row("fio", direction, kLarge, 1, 8), directory, duration(), kDirect);
+      if (!measured) return Failure(measured.error());
+      rows_.push_back(*measured);
+    }
+    NodeOptions options;
+    options.direct = true;
+    return run_cluster(options, "direct", {{kLarge, 1, 8}}, kDirect);
+  }
+
+  const Row* find(const std::vector<std::string>& what, const Row& like) const {
+    for (const Row& each : rows_)
+      if (std::ranges::find(what, each.what) != what.end() && each.direction == like.direction &&
+          each.size == like.size && each.threads == like.threads && each.depth == like.depth &&
+          each.requests_per_second > 0)
+        return &each;
+    return nullptr;
+  }
+
+  const NetArguments& arguments_;
+  std::vector<Row> rows_;
 };
 
-Result<std::vector<Row>> run_all(const NetArguments& arguments) {
-  const Duration duration = arguments.quick ? std::chrono::milliseconds(300) : std::chrono::seconds(2);
-  std::vector<Row> rows;
-  for (const std::string direction : {"write", "read"}) {
-    for (const std::size_t threads : {1, 4}) rows.push_back(bare_socket(direction, kLarge, threads, duration));
-    rows.push_back(bare_socket(direction, kSmall, 1, duration));
-  }
-  for (const std::string engine : {"null", "posix"}) {
-    auto bench = Bench::start(engine, arguments.nodes);
-    if (!bench) return Failure(bench.error());
-    auto add = [&](const std::string& direction, std::size_t size, std::size_t threads, std::size_t depth) {
-      auto row = (*bench)->run(direction, size, threads, depth, duration);
-      if (row) rows.push_back(*row);
-      return row ? Result<void>{} : Failure(row.error());
-    };
-    for (const std::string direction : {"write", "read"}) {
-      for (const auto& [size, threads, depth] :
-           {std::tuple(kLarge, 1, 1), std::tuple(kLarge, 4, 1), std::tuple(kSmall, 1, 1), std::tuple(kSmall, 4, 16)}) {
-        if (auto done = add(direction, size, threads, depth); !done) return Failure(done.error());
-      }
+std::vector<Goal> Rows::goals() const {
+  std::vector<Goal> goals;
+  const auto name = [](const Row& row) {
+    return fmt::format("{} {} of {} KiB, {} thread{}", row.what, row.direction, row.size >> 10, row.threads,
+                       row.threads == 1 ? "" : "s");
+  };
+  const auto speed = [&](const Row& ours, const std::vector<std::string>& what, double bound) {
+    if (const Row* other = find(what, ours))
+      goals.push_back({fmt::format("{}: MB/s against {}", name(ours), other->what),
+                       ours.requests_per_second / other->requests_per_second, bound});
+  };
+  for (const Row& each : rows_) {
+    if (each.what == "posix" && each.size == kLarge) {
+      speed(each, {"null"}, 0.7);
+      speed(each, {"socket"}, 0.7);
     }
+    if (each.what == "direct") speed(each, {"fio", "engine"}, 0.9);
+    if (each.what != "null" || each.size != kSmall) continue;
+    if (each.depth > 1)
+      goals.push_back({fmt::format("{}, depth {}: requests/s", name(each), each.depth), each.requests_per_second, 1e5});
+    else if (const Row* socket = find({"socket"}, each))
+      goals.push_back(
+          {fmt::format("{}: median time against socket", name(each)), each.median_us / socket->median_us, 3, false});
   }
-  return rows;
+  return goals;
 }
 
-// Against the bare socket of the same size, direction and threads, where there is one: bytes per second for large
-// requests, round-trip time for small ones.
-double ratio(const Row& row, const std::vector<Row>& rows) {
-  for (const auto& base : rows) {
-    const bool same = base.what == "socket" && base.direction == row.direction && base.size == row.size &&
-                      base.threads == row.threads && base.depth == row.depth;
-    if (!same || base.requests_per_second == 0) continue;
-    return row.size == kLarge ? row.requests_per_second / base.requests_per_second : row.median_us / base.median_us;
-  }
-  return 0;
+void print(const Rows& rows) {
+  Table table({"what", "direction", "size", "threads", "depth", "MB/s", "requests/s", "median us"});
+  for (const Row& row : rows.rows())
+    table.add({row.what, row.direction, std::to_string(row.size), std::to_string(row.threads),
+               std::to_string(row.depth), fmt::format("{:.0f}", row.megabytes_per_second()),
+               fmt::format("{:.0f}", row.requests_per_second),
+               row.median_us > 0 ? fmt::format("{:.1f}", row.median_us) : "-"});
+  fmt::print("{}\n", table.text());
+  Table goals({"compared", "ours", "goal", "holds"});
+  for (const Goal& goal : rows.goals())
+    goals.add({goal.text, goal.ours < 1000 ? fmt::format("{:.2f}", goal.ours) : fmt::format("{:.0f}", goal.ours),
+               fmt::format("{} {:g}", goal.at_least ? ">=" : "<=", goal.bound), goal.holds() ? "yes" : "NO"});
+  fmt::print("{}", goals.text());
+  fmt::print(
+      "\nsocket: a loop over Unix sockets; null: nodes that store nothing; posix: nodes over files in the page cache;\n"
+      "direct: nodes around the page cache; fio (where it is installed, else engine: our own loop): the same "
+      "directory\n"
+      "without nodes.\n");
+}
+
+nlohmann::ordered_json to_json(const Rows& rows) {
+  auto list = nlohmann::ordered_json::array(), goals = nlohmann::ordered_json::array();
+  for (const Row& row : rows.rows())
+    list.push_back({{"what", row.what},
+                    {"direction", row.direction},
+                    {"size", row.size},
+                    {"threads", row.threads},
+                    {"depth", row.depth},
+                    {"megabytes_per_second", row.megabytes_per_second()},
+                    {"requests_per_second", row.requests_per_second},
+                    {"median_us", row.median_us > 0 ? nlohmann::ordered_json(row.median_us) : nullptr}});
+  for (const Goal& goal : rows.goals())
+    goals.push_back({{"compared", goal.text},
+                     {"ours", goal.ours},
+                     {"goal", goal.bound},
+                     {"at_least", goal.at_least},
+                     {"holds", goal.holds()}});
+  return {{"rows", list}, {"goals", goals}};
 }
 
 int run(const NetArguments& arguments) {
-  auto rows = run_all(arguments);
-  if (!rows) return report(rows.error());
-  Table table({"what", "direction", "size", "threads", "depth", "MB/s", "requests/s", "median us", "vs socket"});
-  auto document = nlohmann::ordered_json::array();
-  for (const auto& row : *rows) {
-    const auto against = ratio(row, *rows);
-    table.add({row.what, row.direction, std::to_string(row.size), std::to_string(row.threads),
-               std::to_string(row.depth), fmt::format("{:.0f}", row.megabytes_per_second()),
-               fmt::format("{:.0f}", row.requests_per_second), fmt::format("{:.1f}", row.median_us),
-               against > 0 ? fmt::format("{:.2f}", against) : ""});
-    document.push_back({{"what", row.what},
-                        {"direction", row.direction},
-                        {"size", row.size},
-                        {"threads", row.threads},
-                        {"depth", row.depth},
-                        {"megabytes_per_second", row.megabytes_per_second()},
-                        {"requests_per_second", row.requests_per_second},
-                        {"median_us", row.median_us},
-                        {"ratio", against}});
-  }
-  if (arguments.json) {
-    fmt::print("{}\n", nlohmann::ordered_json{{"rows", document}}.dump(2));
-  } else {
-    fmt::print("{}", table.text());
-    fmt::print("\nvs socket: share of the bare socket's speed for 1 MiB, multiple of its round trip for 4 KiB.\n");
-  }
+  Rows rows(arguments);
+  if (auto done = rows.run_all(); !done) return report(done.error());
+  if (arguments.json)
+    fmt::print("{}\n", to_json(rows).dump(2));
+  else
+    print(rows);
   return kDone;
 }
 
 }  // namespace
 
 Command bench_net_command() {
-  return {"net", "Client, sockets and nodes against a bare socket loop in the same run", [](CLI::App& app) {
+  return {"net", "Client, sockets and nodes against a bare socket and bare storage in the same run", [](CLI::App& app) {
             auto arguments = std::make_shared<NetArguments>();
             app.add_flag("--quick", arguments->quick, "Short measurements");
             app.add_option("--nodes", arguments->nodes, "Nodes")->check(CLI::Range(1, 64))->capture_default_str();
-            app.add_flag("--json", arguments->json, "One JSON document instead of a table");
+            app.add_option("--only", arguments->only, "Some of socket, null, posix, direct")
+                ->delimiter(',')
+                ->check(CLI::IsMember({"socket", "null", "posix", "direct"}));
+            app.add_flag("--json", arguments->json, "One JSON document instead of tables");
             return [arguments] { return run(*arguments); };
           }};
 }

@@ -2,12 +2,24 @@
 #include "engine/backing_file.h"
 
 #include <fmt/core.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <tuple>
 
 namespace tutti {
+namespace {
+
+bool is_local(int descriptor) {
+  struct statfs status {};
+  if (descriptor < 0 || fstatfs(descriptor, &status) != 0) return false;
+  const auto type = static_cast<unsigned long>(status.f_type);
+  return type == EXT4_SUPER_MAGIC || type == XFS_SUPER_MAGIC || type == BTRFS_SUPER_MAGIC || type == TMPFS_MAGIC;
+}
+
+}  // namespace
 
 bool operator<(const BackingFileKey& a, const BackingFileKey& b) {
   const auto front = [](const BackingFileKey& key) {
@@ -24,7 +36,10 @@ FileId file_id(std::uint64_t device, std::uint64_t inode) {
 }
 
 BackingFile::BackingFile(BackingFileKey key, Descriptors descriptors)
-    : key_(std::move(key)), id_(file_id(key_.device, key_.inode)), descriptors_(descriptors) {}
+    : key_(std::move(key)),
+      id_(file_id(key_.device, key_.inode)),
+      descriptors_(descriptors),
+      local_(is_local(descriptors.buffered)) {}
 
 BackingFile::~BackingFile() {
   if (descriptors_.buffered >= 0) close(descriptors_.buffered);

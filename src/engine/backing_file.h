@@ -54,6 +54,8 @@ class BackingFile {
   const std::shared_ptr<const Credentials>& owner() const { return key_.owner; }
   int descriptor() const { return descriptors_.buffered; }
   int direct_descriptor() const { return descriptors_.direct; }
+  // Its page cache is this machine's own: no server elsewhere has a say in how long a write takes.
+  bool local() const { return local_; }
 
   // Group commit: who waits for the running sync, and who for the one after it. Used by the engine only.
   struct SyncGroup {
@@ -73,6 +75,7 @@ class BackingFile {
   const BackingFileKey key_;
   const FileId id_;
   const Descriptors descriptors_;
+  const bool local_;
 };
 
 // Thread-safe.

@@ -166,13 +166,21 @@ TEST_F(RootTest, CallersHaveTheirOwnRightsOnly) {
   EXPECT_EQ(error_of(root_->open_file(other_, "private", Direction::kRead)), EACCES);
 }
 
-TEST_F(RootTest, TheOwnerOfAFileIsLetInWhateverItsMode) {
+TEST_F(RootTest, TheOwnerOfAFileMayWriteWhateverItsModeButNeverRead) {
   if (geteuid() != 0) GTEST_SKIP() << "needs the right to act for others";
   chmod(directory_.c_str(), 0777);
   ASSERT_TRUE(root_->create(other_, "sealed", {.mode = 0444}));
   auto opened = root_->open_file(other_, "sealed", Direction::kWrite);
   ASSERT_TRUE(opened) << opened.error().message;
   EXPECT_TRUE((*opened)->writable());
+  ASSERT_EQ(chmod((directory_ + "/sealed").c_str(), 0000), 0);
+  EXPECT_EQ(error_of(root_->open_file(other_, "sealed", Direction::kRead)), EACCES);
+  opened = root_->open_file(other_, "sealed", Direction::kWrite);
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_FALSE((*opened)->readable());
+  char byte = 0;
+  EXPECT_EQ(pread((*opened)->descriptor(), &byte, 1, 0), -1) << "not even by mistake";
+  EXPECT_EQ(error_of(root_->reopen(**opened, Direction::kRead)), EACCES);
   EXPECT_EQ(error_of(root_->look_up(other_, "sealed", Root::Links::kFollow, W_OK)), EACCES)
       << "opening anew is checked";
   const auto third = std::make_shared<Credentials>(Credentials{4712, 4712, {}});

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <unordered_map>
@@ -16,6 +18,11 @@
 
 namespace tutti {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kQuick = std::chrono::milliseconds(2);       // a write into the page cache takes no longer
+constexpr auto kPatience = std::chrono::milliseconds(200);  // how long a slow one is remembered
 
 // One system call's worth of an operation.
 struct Step {
@@ -146,7 +153,7 @@ class PosixEngine final : public Engine {
 
   PosixEngine() = default;
 
-  static Start start(Operation& operation) {
+  Start start(Operation& operation) {
     if (operation.kind == Operation::Kind::kSync) return join_sync(operation);
     if (advance(operation, 0)) return Start::kDone;
     return try_at_once(operation) ? Start::kDone : Start::kPending;
@@ -171,23 +178,38 @@ class PosixEngine final : public Engine {
   }
 
   // What the page cache can take or give without waiting needs no ring and no second thread.
-  static bool try_at_once(Operation& operation) {
+  bool try_at_once(Operation& operation) {
     BackingFile& file = *operation.file;
     if (file.direct_descriptor() >= 0) return false;
-    const bool write = operation.kind == Operation::Kind::kWrite;
-    if (write && (!file.writes_may_nowait.load(std::memory_order_relaxed) || *file.owner() != own_credentials()))
-      return false;
+    if (operation.kind == Operation::Kind::kWrite) return write_at_once(operation);
     while (true) {
       const Step step = next_step(operation);
-      const auto offset = static_cast<off_t>(operation.progress.offset);
-      const int count = static_cast<int>(step.count);
-      const ssize_t moved = write ? pwritev2(step.descriptor, step.memory, count, offset, RWF_NOWAIT)
-                                  : preadv2(step.descriptor, step.memory, count, offset, RWF_NOWAIT);
-      if (moved == 0 && !write) return true;  // the end of the file
-      if (moved <= 0) {
-        if (write && moved < 0 && errno == EOPNOTSUPP) file.writes_may_nowait.store(false, std::memory_order_relaxed);
-        return false;
-      }
+      const ssize_t moved = preadv2(step.descriptor, step.memory, static_cast<int>(step.count),
+                                    static_cast<off_t>(operation.progress.offset), RWF_NOWAIT);
+      if (moved == 0) return true;  // the end of the file
+      if (moved < 0) return false;
+      if (advance(operation, static_cast<std::uint64_t>(moved))) return true;
+    }
+  }
+
+  // Some file systems (ext4 among them) cannot say whether a write would wait. Where the page cache is this machine's
+  // own it hardly ever does; as soon as one has taken long, the ring and its threads get them for a while.
+  bool write_at_once(Operation& operation) {
+    BackingFile& file = *operation.file;
+    const bool ask = file.writes_may_nowait.load(std::memory_order_relaxed);
+    if (!ask && (!file.local() || Clock::now().time_since_epoch() < patient_until_.load(std::memory_order_relaxed)))
+      return false;
+    const ActingAs acting(*file.owner());
+    if (!acting.ok()) return false;
+    while (true) {
+      const Step step = next_step(operation);
+      const auto begun = Clock::now();
+      const ssize_t moved = pwritev2(step.descriptor, step.memory, static_cast<int>(step.count),
+                                     static_cast<off_t>(operation.progress.offset), ask ? RWF_NOWAIT : 0);
+      if (moved < 0 && ask && errno == EOPNOTSUPP) file.writes_may_nowait.store(false, std::memory_order_relaxed);
+      if (moved <= 0) return false;  // the ring finds out why
+      if (const auto end = Clock::now(); end - begun > kQuick)
+        patient_until_.store((end + kPatience).time_since_epoch(), std::memory_order_relaxed);
       if (advance(operation, static_cast<std::uint64_t>(moved))) return true;
     }
   }
@@ -308,6 +330,9 @@ class PosixEngine final : public Engine {
     group.running = !group.now.empty();
     if (group.running) again.push_back(group.now.front());
   }
+
+  std::atomic<Clock::duration> patient_until_{
+      Clock::duration::min()};  // since the clock's epoch; until then no write is made at once
 
   std::mutex mutex_;  // guards submission
   io_uring ring_{};

@@ -16,6 +16,11 @@
 namespace tutti {
 namespace {
 
+// The name under which an open file can be opened again or changed, whatever became of its path.
+std::string path_of(int descriptor) {
+  return fmt::format("/proc/self/fd/{}", descriptor);
+}
+
 class Descriptor {
  public:
   Descriptor() = default;
@@ -30,8 +35,7 @@ class Descriptor {
   }
   int get() const { return value_; }
   int release() { return std::exchange(value_, -1); }
-  // The name under which the open file can be opened again or changed, whatever became of its path.
-  std::string path() const { return fmt::format("/proc/self/fd/{}", value_); }
+  std::string path() const { return path_of(value_); }
 
  private:
   int value_ = -1;
@@ -164,9 +168,11 @@ Result<std::shared_ptr<BackingFile>> Root::open_file(const Caller& caller, const
     return open_descriptor(caller, {found.get(), path}, direction);
   });
   // Whoever creates a file may write to it whatever mode he gave it, but we open it later and elsewhere. Its owner can
-  // change the mode anyway, so he is let in, as NFS servers do; clients check the mode when they open.
-  if (!opened && opened.error().system == EACCES && found.get() >= 0 && status.st_uid == caller->uid)
-    return open_descriptor(caller, {found.get(), path}, direction);
+  // change the mode anyway, so he may write, as with NFS servers; clients check the mode when they open. Nobody reads
+  // what he could not read without us.
+  const bool refused = !opened && opened.error().system == EACCES && found.get() >= 0;
+  if (refused && direction == Direction::kWrite && status.st_uid == caller->uid)
+    return open_as_owner(caller, {found.get(), path});
   return opened;
 }
 
@@ -177,20 +183,32 @@ Result<std::shared_ptr<BackingFile>> Root::reopen(const BackingFile& file, Direc
 // Opens again what `located` stands for, which has no rights of its own yet. The caller's rights are in force.
 Result<std::shared_ptr<BackingFile>> Root::open_descriptor(const Caller& caller, const Located& located,
                                                            Direction direction) {
-  const std::string path = fmt::format("/proc/self/fd/{}", located.descriptor);
   BackingFileKey key{.readable = true, .writable = true, .owner = caller};
-  Descriptor opened(::open(path.c_str(), flags_of(true, true)));
-  if (opened.get() < 0 && (errno == EACCES || errno == EPERM || errno == EROFS || errno == ETXTBSY)) {
+  int opened = ::open(path_of(located.descriptor).c_str(), flags_of(true, true));
+  if (opened < 0 && (errno == EACCES || errno == EPERM || errno == EROFS || errno == ETXTBSY)) {
     key.readable = direction == Direction::kRead;
     key.writable = !key.readable;
-    opened = Descriptor(::open(path.c_str(), flags_of(key.readable, key.writable)));
+    opened = ::open(path_of(located.descriptor).c_str(), flags_of(key.readable, key.writable));
   }
+  return adopt(std::move(key), located, opened);
+}
+
+// With the node's own rights, for writing only.
+Result<std::shared_ptr<BackingFile>> Root::open_as_owner(const Caller& caller, const Located& located) {
+  const int opened = ::open(path_of(located.descriptor).c_str(), flags_of(false, true));
+  return adopt({.readable = false, .writable = true, .owner = caller}, located, opened);
+}
+
+// `descriptor` is what opening it gave, or -1 and errno.
+Result<std::shared_ptr<BackingFile>> Root::adopt(BackingFileKey key, const Located& located, int descriptor) {
+  Descriptor opened(descriptor);
   if (opened.get() < 0) return failure(located.name, errno);
   auto status = status_of(opened, located.name);
   if (!status) return Failure(status.error());
   key.device = status->st_dev;
   key.inode = status->st_ino;
-  const int direct = options_.direct ? ::open(path.c_str(), flags_of(key.readable, key.writable) | O_DIRECT) : -1;
+  const int flags = flags_of(key.readable, key.writable) | O_DIRECT;
+  const int direct = options_.direct ? ::open(path_of(located.descriptor).c_str(), flags) : -1;
   return files_.adopt(key, {opened.release(), direct});
 }
 

@@ -75,7 +75,8 @@ class Root {
   const std::string& directory() const { return directory_; }
   std::size_t open_files() const { return files_.size(); }
 
-  // Regular files only. Opened for both directions if the caller may, else for `direction` alone.
+  // Regular files only. Opened for both directions if the caller may, else for `direction` alone. The owner of a file
+  // may write to it whatever its mode, but then only write.
   Result<std::shared_ptr<BackingFile>> open_file(const Caller& caller, const std::string& path, Direction direction);
   // The same file, whatever its name is now, for another direction.
   Result<std::shared_ptr<BackingFile>> reopen(const BackingFile& file, Direction direction);
@@ -108,6 +109,8 @@ class Root {
   };
   Result<std::shared_ptr<BackingFile>> open_descriptor(const Caller& caller, const Located& located,
                                                        Direction direction);
+  Result<std::shared_ptr<BackingFile>> open_as_owner(const Caller& caller, const Located& located);
+  Result<std::shared_ptr<BackingFile>> adopt(BackingFileKey key, const Located& located, int descriptor);
 
   const std::string directory_;
   const int descriptor_;

@@ -18,6 +18,26 @@ namespace tutti::net {
 
 namespace {
 
+// Talks to munged at its usual socket, or at the one TUTTI_MUNGE_SOCKET names.
+class Context {
+ public:
+  Context() {
+    const char* socket = std::getenv("TUTTI_MUNGE_SOCKET");
+    if (socket == nullptr) return;
+    context_ = ::munge_ctx_create();
+    if (context_ != nullptr) ::munge_ctx_set(context_, MUNGE_OPT_SOCKET, socket);
+  }
+  ~Context() {
+    if (context_ != nullptr) ::munge_ctx_destroy(context_);
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  munge_ctx_t get() const { return context_; }
+
+ private:
+  munge_ctx_t context_ = nullptr;
+};
+
 // MUNGE vouches for uid and gid; the other groups are the node's own idea of that user.
 void add_groups(wire::Identity& identity) {
   char text[4096];
@@ -37,8 +57,9 @@ bool munge_available() {
 }
 
 Result<std::string> make_credential(const wire::Digest& content) {
+  const Context context;
   char* credential = nullptr;
-  const auto error = ::munge_encode(&credential, nullptr, content.data(), static_cast<int>(content.size()));
+  const auto error = ::munge_encode(&credential, context.get(), content.data(), static_cast<int>(content.size()));
   if (error != EMUNGE_SUCCESS) {
     return fail(ErrorCode::kDenied, fmt::format("munge: {}; is munged running?", ::munge_strerror(error)));
   }
@@ -48,11 +69,12 @@ Result<std::string> make_credential(const wire::Digest& content) {
 }
 
 Result<wire::Identity> verify_credential(const std::string& credential, const wire::Digest& content) {
+  const Context context;
   void* payload = nullptr;
   int size = 0;
   uid_t uid = 0;
   gid_t gid = 0;
-  const auto error = ::munge_decode(credential.c_str(), nullptr, &payload, &size, &uid, &gid);
+  const auto error = ::munge_decode(credential.c_str(), context.get(), &payload, &size, &uid, &gid);
   const bool same = payload != nullptr && size == static_cast<int>(content.size()) &&
                     std::memcmp(payload, content.data(), content.size()) == 0;
   std::free(payload);

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cerrno>
@@ -45,6 +46,16 @@ void ListenerState::forget(StreamConnection* key) {
   std::lock_guard lock(mutex);
   open.erase(key);
   if (open.empty()) all_closed.notify_all();
+}
+
+bool ListenerState::has_unsent() {
+  std::vector<std::shared_ptr<StreamConnection>> alive;
+  {
+    std::lock_guard lock(mutex);
+    for (const auto& [key, connection] : open)
+      if (auto one = connection.lock()) alive.push_back(std::move(one));
+  }
+  return std::ranges::any_of(alive, [](const auto& connection) { return connection->has_unsent(); });
 }
 
 StreamConnection::StreamConnection(std::shared_ptr<EventLoop> loop, int socket, Handler& handler)
@@ -332,6 +343,11 @@ void StreamConnection::send(Outgoing message) {
 void StreamConnection::flush() {
   std::unique_lock lock(mutex_);
   if (!sending_ && !want_write_) drain(lock);
+}
+
+bool StreamConnection::has_unsent() {
+  std::lock_guard lock(mutex_);
+  return stage_ < Stage::kEnding && !queue_.empty();
 }
 
 void StreamConnection::enqueue(Outgoing message) {

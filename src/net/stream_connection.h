@@ -31,6 +31,7 @@ struct ListenerState {
 
   void remember(StreamConnection* key, const std::weak_ptr<StreamConnection>& connection);
   void forget(StreamConnection* key);
+  bool has_unsent();  // one of the connections has something to send
 
   std::mutex mutex;
   std::condition_variable all_closed;
@@ -66,6 +67,7 @@ class StreamConnection final : public Connection, public Source, public std::ena
   const Peer& peer() const override { return established_.peer; }
   const wire::Welcome& welcome() const override { return established_.welcome; }
   TimePoint node_time(TimePoint here) const override;
+  bool has_unsent();
 
   void ready(std::uint32_t events) override;
   void tick(TimePoint now) override;

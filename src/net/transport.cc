@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "net/event_loop.h"
@@ -146,6 +147,15 @@ class StreamListener final : public Listener {
 
   const Endpoint& endpoint() const override { return endpoint_; }
   std::size_t connections() const override { return state_->connections; }
+
+  bool wait_until_sent(Duration patience) override {
+    const TimePoint until = steady_now() + patience;
+    while (state_->has_unsent()) {
+      if (steady_now() > until) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+  }
 
  private:
   const Endpoint endpoint_;

@@ -103,6 +103,8 @@ class Listener {
   virtual ~Listener() = default;
   virtual const Endpoint& endpoint() const = 0;  // with the port that was free
   virtual std::size_t connections() const = 0;   // authenticated ones
+  // Returns when all that its connections were given to send is with the kernel, or `patience` is over; false then.
+  virtual bool wait_until_sent(Duration patience) = 0;
 };
 
 // A shared secret: 32 bytes or more. Whoever holds it may speak for any user.

@@ -27,6 +27,8 @@ namespace {
 
 using namespace node;
 
+constexpr Duration kLastWords = std::chrono::seconds(1);  // for clients to take their last replies
+
 struct DeviceClass {
   const char* name;
   std::size_t depth;
@@ -81,7 +83,8 @@ class LiveNode final : public Node, private net::Handler {
   void receive_data(const net::ConnectionPointer& from, const SessionPointer& session, net::Incoming message);
   void receive_namespace(const net::ConnectionPointer& from, const SessionPointer& session, net::Incoming message);
   void receive_control(const net::ConnectionPointer& from, const SessionPointer& session, const net::Incoming& message);
-  std::vector<std::byte> answer_control(const Session& session, const net::Incoming& message);
+  std::vector<std::byte> answer_control(const Session& session, const net::Incoming& message,
+                                        std::optional<Scheduler::Stop>& stop);
   void resolved(std::unique_ptr<Job> job, const SessionPointer& session);
   void answer_stat(const Job& job, const SessionPointer& session);
   bool may_control(const Session& session) const;
@@ -202,6 +205,7 @@ bool LiveNode::stop(Scheduler::Stop how, Duration patience) {
       data_->wait_until_idle(std::chrono::steady_clock::now() + std::chrono::seconds(10));
     }
   }
+  for (const auto& listener : listeners_) listener->wait_until_sent(kLastWords);
   listeners_.clear();
   transport_.reset();
   workers_.reset();
@@ -330,10 +334,13 @@ bool LiveNode::may_control(const Session& session) const {
 
 void LiveNode::receive_control(const net::ConnectionPointer& from, const SessionPointer& session,
                                const net::Incoming& message) {
-  from->send({.frame = answer_control(*session, message)});
+  std::optional<Scheduler::Stop> stop;
+  from->send({.frame = answer_control(*session, message, stop)});
+  if (stop) interrupt(*stop);  // the answer is on its way
 }
 
-std::vector<std::byte> LiveNode::answer_control(const Session& session, const net::Incoming& message) {
+std::vector<std::byte> LiveNode::answer_control(const Session& session, const net::Incoming& message,
+                                                std::optional<Scheduler::Stop>& stop) {
   const wire::Header& header = message.header;
   const wire::Envelope envelope{.tag = header.tag};
   const auto refuse = [&](std::int32_t status, const std::string& text) {
@@ -361,7 +368,7 @@ std::vector<std::byte> LiveNode::answer_control(const Session& session, const ne
     case wire::Type::kStop: {
       const auto request = wire::decode<wire::StopRequest>(header, message.body);
       if (!request) return refuse(wire::kMalformed, request.error().message);
-      interrupt(request->drain ? Scheduler::Stop::kDrain : Scheduler::Stop::kDrop);
+      stop = request->drain ? Scheduler::Stop::kDrain : Scheduler::Stop::kDrop;
       return wire::encode(wire::StopRequest::Reply{}, envelope);
     }
     default:

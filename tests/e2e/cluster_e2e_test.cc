@@ -251,6 +251,9 @@ TEST_F(ClusterTest, NobodyGetsWhatHeCouldNotHaveWithoutTutti) {
   struct stat status {};
   ASSERT_EQ(stat((files_ + "mine").c_str(), &status), 0);
   EXPECT_EQ(status.st_uid, 4711U);
+  EXPECT_EQ(as_user({"cat", "mine"}).output, "outside");
+  ASSERT_EQ(chmod((files_ + "mine").c_str(), 0000), 0);
+  EXPECT_EQ(as_user({"cat", "mine"}).status, 1) << "the owner reads it no more than without Tutti";
   EXPECT_EQ(as_user({"cat", "escape"}).status, 1);
   EXPECT_EQ(as_user({"cat", "../cluster.toml"}).status, 2) << "wrong usage";
   EXPECT_EQ(as_user({"policy", "set", "fifo"}).status, 1) << "only for the node's own user and root";
@@ -318,6 +321,75 @@ TEST_F(ClusterTest, OverTcpOnlyThoseWithTheKeyAreServed) {
   EXPECT_FALSE(Control::connect({.endpoint = right.endpoint}));
   EXPECT_TRUE((*control)->stop(Scheduler::Stop::kDrain));
   EXPECT_EQ(node.wait(30s), 0);
+}
+
+// A MUNGE daemon with a key of its own.
+class Munged {
+ public:
+  Munged(const std::string& directory, char fill) : socket_(directory + "/socket") {
+    fs::create_directory(directory);
+    { std::ofstream(directory + "/key") << std::string(64, fill); }
+    chmod((directory + "/key").c_str(), 0600);
+    daemon_ = Child({"munged", "--foreground", "--socket=" + socket_, "--key-file=" + directory + "/key",
+                     "--pid-file=" + directory + "/pid", "--log-file=" + directory + "/log",
+                     "--seed-file=" + directory + "/seed"});
+  }
+  bool ready() const {
+    return wait_until(10s, [&] { return run({"munge", "-n", "-S", socket_}).status == 0; });
+  }
+  void use() const { setenv("TUTTI_MUNGE_SOCKET", socket_.c_str(), 1); }
+
+ private:
+  std::string socket_;
+  Child daemon_;
+};
+
+TEST_F(ClusterTest, MungeSaysWhoIsThere) {
+  if (geteuid() != 0 || run({"munged", "--version"}).status != 0) GTEST_SKIP() << "needs root and Debian's munge";
+  const Munged right(base_ + "/right", 'r'), wrong(base_ + "/wrong", 'w');
+  ASSERT_TRUE(right.ready() && wrong.ready());
+  fs::create_directories(files_);
+  chmod(files_.c_str(), 01777);
+  fs::create_directory(directory_ + "/run");
+  Cluster cluster;
+  cluster.nodes = {{"node0", "tcp:127.0.0.1:" + std::to_string(free_port()), {0}}};
+  cluster.munge = true;
+  ASSERT_TRUE(save_cluster(cluster, directory_ + "/cluster.toml"));
+  right.use();
+  Child node({TUTTI_BINARY, "node", "--cluster", directory_ + "/cluster.toml", "--dir", files_, "--pid-file",
+              directory_ + "/run/node0.pid"});
+  const Control::Options options{.endpoint = cluster.nodes[0].endpoint, .munge = true};
+  auto control = Control::connect(options);
+  wait_until(20s, [&] { return control || (control = Control::connect(options)); });
+  ASSERT_TRUE(control) << control.error().message;
+
+  { std::ofstream(base_ + "/local") << "text"; }
+  const Outcome put = run({"setpriv", "--reuid", "4711", "--regid", "4711", "--clear-groups", TUTTI_BINARY, "put",
+                           base_ + "/local", "mine", "--cluster", directory_ + "/cluster.toml"});
+  EXPECT_EQ(put.status, 0) << put.output;
+  struct stat status {};
+  ASSERT_EQ(stat((files_ + "mine").c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, 4711U) << "the user MUNGE vouched for";
+
+  wrong.use();
+  const auto forged = Control::connect(options);
+  ASSERT_FALSE(forged);
+  EXPECT_EQ(forged.error().code, ErrorCode::kDenied) << forged.error().message;
+  const auto silent = Control::connect({.endpoint = options.endpoint});
+  ASSERT_FALSE(silent);
+  EXPECT_EQ(silent.error().code, ErrorCode::kDenied) << silent.error().message;
+  unsetenv("TUTTI_MUNGE_SOCKET");
+  EXPECT_TRUE((*control)->stop(Scheduler::Stop::kDrain));
+  EXPECT_EQ(node.wait(30s), 0);
+}
+
+TEST_F(ClusterTest, AFloodOverAThousandConnectionsStaysWithinTheNodesMemory) {
+  const Outcome outcome = tutti({"bench", "memory", "--json", "--quick"});
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("\"connections\": 1000"));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which take memory of their own
+  EXPECT_THAT(outcome.output, HasSubstr("\"holds\": true")) << outcome.output;
+#endif
 }
 
 }  // namespace

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// tutti bench memory: what a node's process takes when a thousand clients ask for all they can at once.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "bench.h"
+#include "bench_net_runs.h"
+#include "net/transport.h"
+#include "node/control.h"
+#include "wire/codec.h"
+
+namespace tutti::cli {
+namespace {
+
+struct MemoryArguments {
+  bool quick = false;
+  bool json = false;
+  std::size_t connections = 1000;
+};
+
+constexpr std::uint64_t kBuffers = 128 << 20;   // what a node is told to use for data by default
+constexpr std::uint64_t kAllowance = 64 << 20;  // for everything else
+constexpr std::size_t kRequests = 512;          // of each connection, at once: more than a node lets it have
+constexpr std::uint64_t kRead = 256 << 10;      // of each read
+constexpr std::uint64_t kWritten = 64 << 10;    // of each write
+
+// A node in a process of its own, killed when its object goes.
+class NodeProcess {
+ public:
+  static Result<std::unique_ptr<NodeProcess>> start(const BenchDirectory& directory) {
+    auto node = std::make_unique<NodeProcess>();
+    node->endpoint_ = "unix:" + (directory.path() / "node.sock").string();
+    Cluster cluster;
+    cluster.nodes = {{"node0", node->endpoint_, {0}}};
+    const std::string description = directory.path() / "cluster.toml";
+    if (auto saved = save_cluster(cluster, description); !saved) return Failure(saved.error());
+    const std::string data = directory.path() / "data";
+    std::filesystem::create_directories(data);
+    const std::string buffers = fmt::format("{}", kBuffers);
+    const char* words[] = {"tutti",     "node",          "--cluster", description.c_str(), "--dir", data.c_str(),
+                           "--buffers", buffers.c_str(), nullptr};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    const int spawned =
+        posix_spawn(&node->process_, "/proc/self/exe", &actions, nullptr, const_cast<char**>(words), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (spawned != 0) return fail(ErrorCode::kIo, "the node's process cannot be started", spawned);
+    for (int i = 0; i < 500; ++i) {
+      if (Control::connect({.endpoint = node->endpoint_})) return node;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return fail(ErrorCode::kTimeout, "the node does not answer");
+  }
+  ~NodeProcess() {
+    if (process_ <= 0) return;
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+
+  const std::string& endpoint() const { return endpoint_; }
+
+  // A line of /proc/PID/status, in bytes.
+  std::uint64_t status(const std::string& name) const {
+    std::ifstream lines(fmt::format("/proc/{}/status", process_));
+    std::string word;
+    while (lines >> word)
+      if (std::uint64_t kilobytes = 0; word == name + ":" && lines >> kilobytes) return kilobytes << 10;
+    return 0;
+  }
+
+ private:
+  pid_t process_ = -1;
+  std::string endpoint_;
+};
+
+// Takes replies and looks at nothing but their number.
+class Flood : public net::Handler {
+ public:
+  std::vector<std::span<std::byte>> place(const wire::Header& header, std::span<const std::byte>) override {
+    return {std::span(memory_).first(std::min<std::size_t>(header.payload_length, memory_.size()))};
+  }
+  void received(const net::ConnectionPointer&, net::Incoming) override { ++replies_; }
+  void closed(const net::ConnectionPointer&, const Error&) override { ++lost_; }
+
+  // Reads and writes in turn, more than the node will take in at once.
+  void pour(net::Connection& connection, std::uint64_t file) {
+    for (std::size_t i = 0; i < kRequests; ++i) {
+      wire::DataHead head{.file = {.key = 1, .path = fmt::format("file{}", file % 16), .inode = 0}};
+      if (i % 2 == 0) {
+        const wire::WriteRequest request{head, {{i * kWritten, kWritten}}};
+        net::Outgoing out;
+        out.borrowed = {std::span(memory_).first(kWritten)};
+        out.frame = wire::encode_scattered(request, i, out.borrowed, false);
+        connection.send(std::move(out));
+      } else {
+        wire::ReadRequest request{.data = head};
+        request.extents = {{i * kWritten, kRead}};
+        connection.send({.frame = wire::encode(request, {.tag = i})});
+      }
+    }
+  }
+
+  std::uint64_t replies() const { return replies_; }
+  std::uint64_t lost() const { return lost_; }
+
+ private:
+  std::vector<std::byte> memory_ = std::vector<std::byte>(kRead, std::byte{1});
+  std::atomic<std::uint64_t> replies_{0}, lost_{0};
+};
+
+struct Measured {
+  std::uint64_t idle = 0, connected = 0, now = 0, most = 0;  // bytes resident
+  std::uint64_t replies = 0, lost = 0;
+};
+
+Result<Measured> measure(const MemoryArguments& arguments) {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  const BenchDirectory directory;
+  auto node = NodeProcess::start(directory);
+  if (!node) return Failure(node.error());
+  {  // what is read has to be there
+    auto client = Client::connect({.cluster = *load_cluster(directory.path() / "cluster.toml"), .application = 1});
+    if (!client) return Failure(client.error());
+    for (int i = 0; i < 16; ++i) {
+      auto file = (*client)->open(fmt::format("file{}", i), {.write = true, .create = true});
+      if (!file) return Failure(file.error());
+      if (auto sized = (*file)->truncate(kRequests * kWritten + kRead); !sized) return Failure(sized.error());
+    }
+  }
+  Measured measured{.idle = (*node)->status("VmRSS")};
+  Flood flood;
+  auto transport = net::Transport::create({});
+  if (!transport) return Failure(transport.error());
+  const auto endpoint = net::parse_endpoint((*node)->endpoint());
+  std::vector<net::ConnectionPointer> connections;
+  for (std::size_t i = 0; i < arguments.connections; ++i) {
+    auto connection = (*transport)->connect(*endpoint, {.job = "flood"}, flood);
+    if (!connection) return Failure(connection.error());
+    connections.push_back(std::move(*connection));
+  }
+  measured.connected = (*node)->status("VmRSS");
+  for (std::size_t i = 0; i < connections.size(); ++i) flood.pour(*connections[i], i);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(arguments.quick ? 4 : 15);
+  while (std::chrono::steady_clock::now() < until && flood.replies() < connections.size() * kRequests)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  measured.now = (*node)->status("VmRSS");
+  measured.most = (*node)->status("VmHWM");
+  measured.replies = flood.replies();
+  measured.lost = flood.lost();
+  transport->reset();
+  return measured;
+}
+
+int run(const MemoryArguments& arguments) {
+  const auto measured = measure(arguments);
+  if (!measured) return report(measured.error());
+  const bool holds = measured->most <= kBuffers + kAllowance && measured->lost == 0 && measured->replies > 0;
+  const auto megabytes = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  if (arguments.json) {
+    const nlohmann::ordered_json document{{"connections", arguments.connections},
+                                          {"requests", arguments.connections * kRequests},
+                                          {"answered", measured->replies},
+                                          {"lost_connections", measured->lost},
+                                          {"idle_bytes", measured->idle},
+                                          {"connected_bytes", measured->connected},
+                                          {"resident_bytes", measured->now},
+                                          {"most_bytes", measured->most},
+                                          {"buffer_bytes", kBuffers},
+                                          {"goal_bytes", kBuffers + kAllowance},
+                                          {"holds", holds}};
+    fmt::print("{}\n", document.dump(2));
+    return kDone;
+  }
+  fmt::print(
+      "resident memory of a node's process: {:.1f} MiB idle, {:.1f} with {} connections,\n"
+      "{:.1f} at most while they ask for {} reads and writes at once ({} answered, {} connections lost)\n"
+      "goal: {:.0f} MiB of buffers and 64 MiB: {}\n",
+      megabytes(measured->idle), megabytes(measured->connected), arguments.connections, megabytes(measured->most),
+      arguments.connections * kRequests, measured->replies, measured->lost, megabytes(kBuffers),
+      holds ? "holds" : "DOES NOT HOLD");
+  return kDone;
+}
+
+}  // namespace
+
+Command bench_memory_command() {
+  return {"memory", "What a node's process takes under a flood of requests", [](CLI::App& app) {
+            auto arguments = std::make_shared<MemoryArguments>();
+            app.add_flag("--quick", arguments->quick, "Short measurement");
+            app.add_option("--connections", arguments->connections, "Clients")
+                ->check(CLI::Range(1, 4000))
+                ->capture_default_str();
+            app.add_flag("--json", arguments->json, "One JSON document instead of text");
+            return [arguments] { return run(*arguments); };
+          }};
+}
+
+}  // namespace tutti::cli
