@@ -84,3 +84,36 @@ function(tutti_shared_library target file_name)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${file_name} LINKER_LANGUAGE CXX LINK_DEPENDS ${arg_EXPORTS})
   install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endfunction()
+
+# tutti_fuzz(NAME SOURCES file... [LINKS library...])
+# bin/NAME_fuzz and a test that runs it for a few seconds: NAME_fuzz.cc and what it needs, built by clang with libFuzzer,
+# AddressSanitizer and UBSan, whatever builds the rest (g++ has no libFuzzer). For longer: bin/NAME_fuzz CORPUS_DIRECTORY
+find_program(TUTTI_FUZZ_COMPILER NAMES clang++-14 clang++)
+function(tutti_fuzz name)
+  if(NOT BUILD_TESTING OR NOT TUTTI_FUZZ_COMPILER OR TUTTI_SANITIZE)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  set(program ${CMAKE_BINARY_DIR}/bin/${name}_fuzz)
+  list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  list(TRANSFORM arg_LINKS PREPEND -l)
+  set(objects)
+  foreach(source ${arg_SOURCES})
+    get_filename_component(base ${source} NAME_WE)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}_fuzz_${base}.o)
+    add_custom_command(
+      OUTPUT ${object}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${TUTTI_FUZZ_COMPILER} -std=c++20 -O1 -g -fno-sanitize-recover=all
+              -fsanitize=fuzzer-no-link,address,undefined -I${CMAKE_SOURCE_DIR}/src -I${CMAKE_SOURCE_DIR}/include
+              -MD -MF ${object}.d -c ${source} -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  add_custom_command(
+    OUTPUT ${program}
+    COMMAND ${TUTTI_FUZZ_COMPILER} -fsanitize=fuzzer,address,undefined ${objects} ${arg_LINKS} -o ${program}
+    DEPENDS ${objects} VERBATIM)
+  add_custom_target(${name}_fuzz ALL DEPENDS ${program})
+  add_test(NAME ${name}_fuzz COMMAND ${program} -max_total_time=6 -max_len=4096 -print_final_stats=1)
+  set_tests_properties(${name}_fuzz PROPERTIES LABELS fuzz TIMEOUT 120)
+endfunction()
