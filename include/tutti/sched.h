@@ -156,7 +156,7 @@ class Scheduler {
   // add() says kStopped from now on. Does not wait: next() hands out the rest, then returns false.
   virtual void stop(Stop how) = 0;
 
-  virtual Statistics statistics() const = 0;
+  virtual Statistics statistics() = 0;
 };
 
 }  // namespace tutti

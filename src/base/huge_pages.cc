@@ -12,24 +12,29 @@ namespace {
 
 std::atomic<std::size_t> mapped{0};
 
-}  // namespace
-
-void* map_huge_page() {
-  // Twice as much is sure to contain an aligned page; the rest goes back at once.
-  void* start = ::mmap(nullptr, 2 * kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (start == MAP_FAILED) throw std::bad_alloc();
-  auto* bytes = static_cast<std::byte*>(start);
-  const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(start) % kHugePage) % kHugePage;
-  if (before > 0) ::munmap(bytes, before);
-  ::munmap(bytes + before + kHugePage, kHugePage - before);
-  ::madvise(bytes + before, kHugePage, MADV_HUGEPAGE);  // small pages do as well where this is refused
-  mapped += kHugePage;
-  return bytes + before;
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + kHugePage - 1) / kHugePage * kHugePage;
 }
 
-void unmap_huge_page(void* block) {
-  ::munmap(block, kHugePage);
-  mapped -= kHugePage;
+}  // namespace
+
+void* map_huge_pages(std::size_t bytes) {
+  bytes = rounded(bytes);
+  // One page more is sure to contain an aligned block; the rest goes back at once.
+  void* start = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (start == MAP_FAILED) throw std::bad_alloc();
+  auto* memory = static_cast<std::byte*>(start);
+  const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(start) % kHugePage) % kHugePage;
+  if (before > 0) ::munmap(memory, before);
+  ::munmap(memory + before + bytes, kHugePage - before);
+  ::madvise(memory + before, bytes, MADV_HUGEPAGE);  // small pages do as well where this is refused
+  mapped += bytes;
+  return memory + before;
+}
+
+void unmap_huge_pages(void* block, std::size_t bytes) {
+  ::munmap(block, rounded(bytes));
+  mapped -= rounded(bytes);
 }
 
 std::size_t mapped_huge_bytes() {

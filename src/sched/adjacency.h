@@ -39,6 +39,10 @@ class Adjacency {
   Slot following(const Request& request) const {
     return starts_.find({request.file, request.end(), request.direction});
   }
+  // What probably follows two steps after `request`, told without a look at the requests between.
+  Slot guess_later(const Request& request) const {
+    return starts_.guess({request.file, request.end() + 2 * request.length.count(), request.direction});
+  }
   Slot preceding(const Request& request) const { return ends_.find({request.file, request.offset, request.direction}); }
 
  private:

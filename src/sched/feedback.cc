@@ -15,13 +15,13 @@ void FeedbackPolicy::Queue::reset() {
 }
 
 Edge FeedbackPolicy::StartOf::operator()(Number run) const {
-  const Request& first = policy->store_.request(policy->runs_[run].members.front());
-  return {first.file, first.offset, first.direction};
+  const Run& r = policy->runs_[run];
+  return {r.file, r.start, r.direction};
 }
 
 Edge FeedbackPolicy::EndOf::operator()(Number run) const {
-  const Request& last = policy->store_.request(policy->runs_[run].members.back());
-  return {last.file, last.end(), last.direction};
+  const Run& r = policy->runs_[run];
+  return {r.file, r.end, r.direction};
 }
 
 FeedbackPolicy::FeedbackPolicy(const OptionValues& options)
@@ -86,11 +86,9 @@ void FeedbackPolicy::enqueue(Slot slot) {
     run = after;
     prepend(run, slot);
   } else {
-    run = open_run(number);
-    runs_[run].members.push_back(store_, slot);
+    run = open_run(number, slot);
     index(run);
   }
-  ++runs_[run].count;
   runs_[run].arrival_rounds += round_of(queues_[number]);
   store_.place(slot) = run;
   schedule(run);
@@ -102,13 +100,15 @@ void FeedbackPolicy::enqueue(Slot slot) {
 
 void FeedbackPolicy::append(Number run, Slot slot) {
   ends_.erase(EndOf{this}(run), run);
-  runs_[run].members.push_back(store_, slot);
+  push_back(run, slot);
   ends_.insert(EndOf{this}(run), run);
 }
 
 void FeedbackPolicy::prepend(Number run, Slot slot) {
   starts_.erase(StartOf{this}(run), run);
   runs_[run].members.push_front(store_, slot);
+  runs_[run].start = store_.request(slot).offset;
+  ++runs_[run].count;
   starts_.insert(StartOf{this}(run), run);
 }
 
@@ -125,16 +125,28 @@ void FeedbackPolicy::dequeue(Slot slot) {
   close_queue(number);
 }
 
-FeedbackPolicy::Number FeedbackPolicy::open_run(Number queue) {
+FeedbackPolicy::Number FeedbackPolicy::open_run(Number queue, Slot slot) {
   if (free_runs_.empty()) {
     free_runs_.push_back(static_cast<Number>(runs_.size()));
     runs_.emplace_back();
   }
-  const Number run = free_runs_.back();
+  const Number number = free_runs_.back();
   free_runs_.pop_back();
-  runs_[run].queue = queue;
+  const Request& request = store_.request(slot);
+  Run& run = runs_[number];
+  run.queue = queue;
+  run.file = request.file;
+  run.direction = request.direction;
+  run.start = request.offset;
+  push_back(number, slot);
   ++queues_[queue].runs;
-  return run;
+  return number;
+}
+
+void FeedbackPolicy::push_back(Number run, Slot slot) {
+  runs_[run].members.push_back(store_, slot);
+  runs_[run].end = store_.request(slot).end();
+  ++runs_[run].count;
 }
 
 void FeedbackPolicy::close_run(Number run) {
@@ -174,6 +186,7 @@ void FeedbackPolicy::join(Number run, Number other) {
   for (Slot slot = runs_[other].members.front(); slot != kNoSlot; slot = store_.links(slot).next)
     store_.place(slot) = run;
   runs_[run].members.append(store_, runs_[other].members);
+  runs_[run].end = runs_[other].end;
   runs_[run].count = static_cast<std::uint16_t>(runs_[run].count + runs_[other].count);
   runs_[run].arrival_rounds += runs_[other].arrival_rounds;
   runs_[run].waited |= runs_[other].waited;
@@ -200,9 +213,10 @@ void FeedbackPolicy::split(Number run, Slot without) {
       finish_part();
       continue;
     }
-    if (part == kNone) part = open_run(queue);
-    runs_[part].members.push_back(store_, slot);
-    ++runs_[part].count;
+    if (part == kNone)
+      part = open_run(queue, slot);
+    else
+      push_back(part, slot);
     runs_[part].arrival_rounds += mean_round;
     runs_[part].waited = waited;
     store_.place(slot) = part;
@@ -220,13 +234,9 @@ void FeedbackPolicy::schedule(Number run) {
   if (r.count > 1) ready = (ready + r.count - 1) / r.count;
   const RunStamp stamp{run, ++r.generation};
   if (ready <= round_of(queue))
-    queue.ready.push(start_of(run), stamp);
+    queue.ready.push(r.start, stamp);
   else
     queue.growing.push(ready, stamp);
-}
-
-Bytes FeedbackPolicy::size_of(Number run) const {
-  return Bytes(end_of(run) - start_of(run));
 }
 
 FeedbackPolicy::Number FeedbackPolicy::candidate(Number number) {
@@ -235,7 +245,7 @@ FeedbackPolicy::Number FeedbackPolicy::candidate(Number number) {
   const std::uint64_t round = round_of(queue);
   while (const RunStamp* stamp = queue.growing.top(current)) {
     if (queue.growing.top_key() > round) break;
-    queue.ready.push(start_of(stamp->run), *stamp);
+    queue.ready.push(runs_[stamp->run].start, *stamp);
     queue.growing.pop();
   }
   const RunStamp* stamp = queue.ready.top(current);
@@ -251,8 +261,9 @@ bool FeedbackPolicy::hold(Number run, TimePoint now) {
   Queue& queue = queues_[runs_[run].queue];
   Habit& habit = habit_of(queue.key);
   if (wait_ == Duration::zero() || runs_[run].waited || runs_[run].count >= limits_.requests) return false;
+  const Duration too_soon = next_hold_ - now;  // past a pause, it counts for nothing: the clock jumped back
   if (!(habit.key == queue.key) || !habit.follows) return false;
-  if (habit.pass_up > 0) return --habit.pass_up, false;
+  if (too_soon > Duration::zero() && too_soon <= kVainWait * wait_) return false;
   runs_[run].waited = true;
   queue.held = true;
   queue.held_from = now;
@@ -276,19 +287,15 @@ void FeedbackPolicy::end_hold(Number number, TimePoint now) {
   const Number run = candidate(number);
   Habit& habit = habit_of(queue.key);
   if (now < queue.held_until || run == kNone || !(habit.key == queue.key)) return;
-  if (runs_[run].count > 1) {
-    habit.in_vain = 0;
-  } else {
-    habit.in_vain = std::min<std::uint16_t>(kMostPassedUp, static_cast<std::uint16_t>(2 * habit.in_vain + 1));
-    habit.pass_up = habit.in_vain;
-    habit.follows = false;
-  }
+  if (runs_[run].count > 1) return;
+  habit.follows = false;
+  next_hold_ = now + kVainWait * wait_;
 }
 
 void FeedbackPolicy::serve(Number run) {
   const Number number = runs_[run].queue;
   const FileKey key = queues_[number].key;
-  const std::uint64_t end = end_of(run);
+  const std::uint64_t end = runs_[run].end;
   unindex(run);
   SlotList members = runs_[run].members;
   close_run(run);

@@ -72,10 +72,13 @@ class FeedbackPolicy : public QueuedPolicy {
  private:
   struct Run {
     SlotList members;  // ascending offsets, no gaps
+    FileId file = 0;
+    std::uint64_t start = 0, end = 0;  // bytes from..until
     Number queue = kNone;
     std::uint32_t generation = 0;      // changes whenever entries in the queue's heaps no longer hold
     std::uint64_t arrival_rounds = 0;  // sum over members
     std::uint16_t count = 0;
+    Direction direction = Direction::kRead;
     bool waited = false;
   };
   struct StartOf {
@@ -86,20 +89,19 @@ class FeedbackPolicy : public QueuedPolicy {
     const FeedbackPolicy* policy;
     Edge operator()(Number run) const;
   };
-  // Remembers of recently served files whether requests tend to follow on what was served, and whether waiting for
-  // them paid. After each wait in vain, twice as many chances to wait are passed up.
+  // Remembers of recently served files whether requests tend to follow on what was served.
   struct Habit {
     FileKey key;
     std::uint64_t end = 0;  // of what was served last
     bool follows = false;   // a request that adjoined it came afterwards
-    std::uint16_t pass_up = 0;
-    std::uint16_t in_vain = 0;
   };
 
   void enqueue(Slot slot) final;
   void dequeue(Slot slot) final;
 
-  Number open_run(Number queue);
+  // A run of one request; not yet indexed or scheduled.
+  Number open_run(Number queue, Slot slot);
+  void push_back(Number run, Slot slot);
   void close_run(Number run);
   void close_queue(Number queue);
   void index(Number run);
@@ -111,11 +113,8 @@ class FeedbackPolicy : public QueuedPolicy {
   void split(Number run, Slot without);
   void schedule(Number run);  // into the heap where it belongs now
   void update_rounds();
-  Bytes size_of(Number run) const;
-  std::uint64_t start_of(Number run) const { return store_.request(runs_[run].members.front()).offset; }
-  std::uint64_t end_of(Number run) const { return store_.request(runs_[run].members.back()).end(); }
+  Bytes size_of(Number run) const { return Bytes(runs_[run].end - runs_[run].start); }
   bool is_current(const RunStamp& stamp) const { return runs_[stamp.run].generation == stamp.generation; }
-  static constexpr std::uint16_t kMostPassedUp = 256;
 
   Habit& habit_of(const FileKey& key) { return habits_[hash_value(key) % habits_.size()]; }
 
@@ -124,6 +123,9 @@ class FeedbackPolicy : public QueuedPolicy {
   MergeLimits limits_;
   Bytes quantum_;
   Duration wait_;
+  // Waits in vain take at most a twentieth of the time: after one, there is none before this.
+  TimePoint next_hold_{};
+  static constexpr int kVainWait = 20;
   ServiceProfile profile_;
   // The rounds that a run of x bytes needs are first_rounds_ + x * rounds_per_byte_, rounded up.
   double first_rounds_ = 0, rounds_per_byte_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two four-ary heaps: children of a node lie in one or two cache lines, so a million entries cost few misses.
+// Queues and four-ary heaps: children of a node lie in one or two cache lines, so a million entries cost few misses.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,57 @@
 
 namespace tutti {
 
+// A queue in one piece of memory: what comes after next is easily told.
+template <typename Entry>
+class RunQueue {
+ public:
+  bool empty() const { return first_ == entries_.size(); }
+  std::size_t size() const { return entries_.size() - first_; }
+  const Entry& front() const { return entries_[first_]; }
+  const Entry& back() const { return entries_.back(); }
+  // The entry that is at the front after `ahead` pops; nullptr if there is none.
+  const Entry* peek(std::size_t ahead) const { return ahead < size() ? &entries_[first_ + ahead] : nullptr; }
+
+  void push(const Entry& entry) { entries_.push_back(entry); }
+  void pop() {
+    if (++first_ == entries_.size())
+      entries_.clear(), first_ = 0;
+    else if (first_ >= kKept && 2 * first_ >= entries_.size())
+      drop_served();
+  }
+
+  template <typename Gone>
+  void erase_if(const Gone& gone) {
+    drop_served();
+    std::erase_if(entries_, gone);
+  }
+
+  void clear() {
+    entries_.clear();
+    first_ = 0;
+    if (entries_.capacity() > kKept) release(entries_);
+  }
+
+ private:
+  static constexpr std::size_t kKept = 256;  // entries that an empty queue keeps room for
+
+  void drop_served() {
+    entries_.erase(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(first_));
+    first_ = 0;
+  }
+
+  std::vector<Entry> entries_;  // served up to first_
+  std::size_t first_ = 0;
+};
+
 // Items by key, smallest first. Items that come in ascending order, as the requests of a sequential stream do, are just
-// appended; the others go into a heap. An item that left by another way (cancelled, overdue, merged) is not searched
+// queued; the others go into a heap. An item that left by another way (cancelled, overdue, merged) is not searched
 // for: whoever asks for the top says which items still count, and the others are skipped as they come up.
 template <typename Key, typename Item>
 class LazyHeap {
  public:
   void push(const Key& key, const Item& item) {
-    if (first_ == run_.size()) run_.clear(), first_ = 0;
-    if (run_.empty() || !(key < run_.back().key)) return run_.push_back({key, item});
+    if (run_.empty() || !(key < run_.back().key)) return run_.push({key, item});
     heap_.push_back({key, item});
     up(heap_.size() - 1);
   }
@@ -33,25 +75,20 @@ class LazyHeap {
   }
   const Key& top_key() const { return front().key; }  // after top() found one
 
-  void pop() {
-    if (!run_is_next()) return pop_heap();
-    if (++first_ == run_.size()) return run_.clear(), void(first_ = 0);
-    if (first_ >= kKept && 2 * first_ >= run_.size()) drop_served();
-  }
+  void pop() { run_is_next() ? run_.pop() : pop_heap(); }
 
   // What will probably be on top after `ahead` pops; nullptr if that is not easily told.
   const Item* peek(std::size_t ahead) const {
-    if (first_ + ahead < run_.size() && run_is_next()) return &run_[first_ + ahead].item;
+    if (const Entry* entry = run_.peek(ahead); entry && run_is_next()) return &entry->item;
     return ahead == 0 && !heap_.empty() ? &heap_.front().item : nullptr;
   }
 
   // Drops items that no longer count once they outnumber the `live` ones, so that cancelling costs no memory.
   template <typename Counts>
   void prune(std::size_t live, const Counts& counts) {
-    if (run_.size() - first_ + heap_.size() <= 2 * live + 64) return;
-    drop_served();
+    if (run_.size() + heap_.size() <= 2 * live + 64) return;
     const auto gone = [&](const Entry& entry) { return !counts(entry.item); };
-    std::erase_if(run_, gone);
+    run_.erase_if(gone);
     std::erase_if(heap_, gone);
     for (std::size_t i = heap_.size() / 4 + 1; i-- > 0;)
       if (i < heap_.size()) down(i, Entry(heap_[i]));
@@ -60,8 +97,6 @@ class LazyHeap {
   void clear() {
     run_.clear();
     heap_.clear();
-    first_ = 0;
-    if (run_.capacity() > kKept) release(run_);
     if (heap_.capacity() > kKept) release(heap_);
   }
 
@@ -70,18 +105,11 @@ class LazyHeap {
     Key key;
     Item item;
   };
-  static constexpr std::size_t kKept = 256;  // entries that nothing keeps room for
+  static constexpr std::size_t kKept = 256;  // entries that an empty heap keeps room for
 
-  bool empty() const { return first_ == run_.size() && heap_.empty(); }
-  bool run_is_next() const {
-    return heap_.empty() || (first_ < run_.size() && !(heap_.front().key < run_[first_].key));
-  }
-  const Entry& front() const { return run_is_next() ? run_[first_] : heap_.front(); }
-
-  void drop_served() {
-    run_.erase(run_.begin(), run_.begin() + static_cast<std::ptrdiff_t>(first_));
-    first_ = 0;
-  }
+  bool empty() const { return run_.empty() && heap_.empty(); }
+  bool run_is_next() const { return heap_.empty() || (!run_.empty() && !(heap_.front().key < run_.front().key)); }
+  const Entry& front() const { return run_is_next() ? run_.front() : heap_.front(); }
 
   void pop_heap() {
     const Entry last = heap_.back();
@@ -113,10 +141,14 @@ class LazyHeap {
     heap_[i] = entry;
   }
 
-  std::vector<Entry> run_;  // ascending; served up to first_
-  std::size_t first_ = 0;
+  RunQueue<Entry> run_;  // ascending
   std::vector<Entry> heap_;
 };
+
+// How many pops ahead of its own a request is brought into the cache, and what only it can tell, its place in the
+// index of ids. With a million requests queued, everything a dispatch touches is then there in time.
+inline constexpr std::size_t kLater = 6;
+inline constexpr std::size_t kSoon = 2;
 
 // A heap of waiting requests.
 template <typename Key>
@@ -130,8 +162,7 @@ class SlotHeap {
   }
   void pop(const RequestStore& store) {
     heap_.pop();
-    if (const SlotStamp* next = heap_.peek(0); next && store.holds(*next)) store.expect_next(next->slot);
-    if (const SlotStamp* later = heap_.peek(1)) store.expect(later->slot);
+    store.expect(heap_.peek(kSoon), heap_.peek(kLater));
   }
   void prune(const RequestStore& store, std::size_t live) {
     heap_.prune(live, [&](SlotStamp s) { return store.holds(s); });
@@ -140,6 +171,40 @@ class SlotHeap {
 
  private:
   LazyHeap<Key, SlotStamp> heap_;
+};
+
+// A queue of waiting requests, in the order in which they were pushed.
+class SlotQueue {
+ public:
+  bool empty() const { return count_ == 0; }
+
+  void push(const RequestStore& store, Slot slot) {
+    slots_.push(store.stamp(slot));
+    ++count_;
+  }
+  // Takes the first one that waits; there is one.
+  Slot pop(const RequestStore& store) {
+    while (!store.holds(slots_.front())) slots_.pop();
+    const Slot slot = slots_.front().slot;
+    slots_.pop();
+    --count_;
+    if (count_ == 0) clear();
+    store.expect(slots_.peek(kSoon), slots_.peek(kLater));
+    return slot;
+  }
+  // One of them is about to leave the store by another way.
+  void lose_one(const RequestStore& store) {
+    if (--count_ == 0) return clear();
+    if (slots_.size() > 2 * count_ + 64) slots_.erase_if([&](SlotStamp stamp) { return !store.holds(stamp); });
+  }
+  void clear() {
+    slots_.clear();
+    count_ = 0;
+  }
+
+ private:
+  RunQueue<SlotStamp> slots_;  // some of which may have left
+  std::size_t count_ = 0;
 };
 
 // A heap of small numbers (queues, groups, applications) whose keys change and which can leave from anywhere.
@@ -182,7 +247,7 @@ class IndexedHeap {
 
  private:
   struct Entry {
-    Key key;
+    [[no_unique_address]] Key key;  // most keys end in padding, where the number fits
     Number number;
   };
   static constexpr Number kAbsent = ~Number{0};

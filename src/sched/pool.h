@@ -3,9 +3,11 @@
 // A thing that is closed keeps its memory for the next one to be opened.
 #pragma once
 
-#include <boost/unordered/unordered_flat_map.hpp>
+#include <boost/container_hash/hash.hpp>
 #include <cstdint>
 #include <vector>
+
+#include "sched/tag_index.h"
 
 namespace tutti {
 
@@ -15,40 +17,54 @@ class Pool {
  public:
   using Number = std::uint32_t;
 
+  Pool() : index_(KeyOf{this}) {}
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
   // The thing with that key, opened if there is none.
   Number open(const Key& key) {
-    const auto [it, added] = numbers_.try_emplace(key, Number{0});
-    if (!added) return it->second;
+    const Number known = index_.find(Tagged{key});
+    if (known != index_.kNone) return known;
     if (free_.empty()) {
       free_.push_back(static_cast<Number>(things_.size()));
       things_.emplace_back();
     }
-    it->second = free_.back();
+    const Number number = free_.back();
     free_.pop_back();
-    things_[it->second].key = key;
-    return it->second;
+    things_[number].key = key;
+    index_.insert(Tagged{key}, number);
+    return number;
   }
 
   void close(Number number) {
-    numbers_.erase(things_[number].key);
+    index_.erase(Tagged{things_[number].key}, number);
     things_[number].reset();
     free_.push_back(number);
-    if (numbers_.empty() && things_.size() > kKept) *this = Pool();
+    if (index_.empty() && things_.size() > kKept) release(things_), release(free_);
   }
 
   // Valid until the next open().
   Thing& operator[](Number number) { return things_[number]; }
-  std::size_t size() const { return numbers_.size(); }
-  std::vector<Number> numbers() const {  // of all that are open
-    std::vector<Number> all;
-    for (const auto& [key, number] : numbers_) all.push_back(number);
-    return all;
-  }
+  std::size_t size() const { return index_.size(); }
+  std::vector<Number> numbers() const { return index_.numbers(); }  // of all that are open
 
  private:
   static constexpr std::size_t kKept = 256;  // closed things that an empty pool keeps
 
-  boost::unordered_flat_map<Key, Number> numbers_;
+  struct Tagged {
+    Key key;
+    bool operator==(const Tagged&) const = default;
+    std::uint32_t tag() const {
+      const std::uint64_t hash = mix(boost::hash<Key>{}(key));
+      return make_tag(hash, hash >> 32);
+    }
+  };
+  struct KeyOf {
+    const Pool* pool;
+    Tagged operator()(Number number) const { return {pool->things_[number].key}; }
+  };
+
+  TagIndex<KeyOf> index_;
   std::vector<Thing> things_;
   std::vector<Number> free_;
 };

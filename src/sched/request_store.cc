@@ -14,20 +14,21 @@ Slot RequestStore::add(const Request& request, TimePoint now) {
   if (free_ == kNoSlot) grow();
   const Slot slot = free_;
   Entry& entry = this->entry(slot);
+  ids_.prefetch(IdKey{request.id + 8});  // of those that will probably come soon
   if (!ids_.insert(IdKey{request.id}, slot)) return kNoSlot;
   entry.request = request;
   free_ = entry.links.next;
   entry.arrived = now;
-  ++generations_[slot];
+  ++entry.generation;
   note_arrival(slot, now);
   return slot;
 }
 
 void RequestStore::remove(Slot slot) {
   Entry& entry = this->entry(slot);
-  assert(generations_[slot] % 2 == 1 && "the slot is in use");
+  assert(entry.generation % 2 == 1 && "the slot is in use");
   ids_.erase(IdKey{entry.request.id}, slot);
-  ++generations_[slot];
+  ++entry.generation;
   entry.links.next = free_;
   free_ = slot;
   if (ids_.empty()) shrink();
@@ -57,7 +58,6 @@ Slot RequestStore::overdue(TimePoint now, Duration patience) {
 void RequestStore::grow() {
   const std::size_t first = chunks_.size();
   add_block(first < kChunksPerBlock ? 1 : kChunksPerBlock);
-  generations_.resize(chunks_.size() * kChunk);
   for (std::size_t slot = chunks_.size() * kChunk; slot-- > first * kChunk;) {
     entry(static_cast<Slot>(slot)).links.next = free_;
     free_ = static_cast<Slot>(slot);
@@ -68,7 +68,7 @@ void RequestStore::add_block(std::size_t chunks) {
   static_assert(kChunksPerBlock * kChunk * sizeof(Entry) == kHugePage);
   const bool huge = chunks == kChunksPerBlock;
   const std::size_t bytes = chunks * kChunk * sizeof(Entry);
-  void* memory = huge ? map_huge_page() : ::operator new(bytes, std::align_val_t(alignof(Entry)));
+  void* memory = huge ? map_huge_pages(bytes) : ::operator new(bytes, std::align_val_t(alignof(Entry)));
   auto* block = static_cast<Entry*>(memory);
   std::uninitialized_default_construct_n(block, chunks * kChunk);
   blocks_.emplace_back(block, FreeBlock{huge});
@@ -77,7 +77,7 @@ void RequestStore::add_block(std::size_t chunks) {
 
 void RequestStore::FreeBlock::operator()(Entry* block) const {
   if (huge)
-    unmap_huge_page(block);  // entries are trivially destructible
+    unmap_huge_pages(block, kHugePage);  // entries are trivially destructible
   else
     ::operator delete(block, std::align_val_t(alignof(Entry)));
 }
@@ -98,7 +98,6 @@ void RequestStore::shrink() {
   if (chunks_.size() <= kKeptChunks) return;
   chunks_.clear();
   blocks_.clear();
-  release(generations_);
   free_ = kNoSlot;
   arrivals_.set_capacity(0);
 }
@@ -129,7 +128,6 @@ void SlotList::pop_front(RequestStore& store) {
     tail_ = kNoSlot;
     return;
   }
-  store.expect_next(head_);
   store.expect(store.links(head_).next);
 }
 

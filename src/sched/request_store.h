@@ -9,6 +9,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/huge_pages.h"
+#include "base/prefetch.h"
 #include "sched/tag_index.h"
 
 namespace tutti {
@@ -41,9 +43,9 @@ class RequestStore {
   std::size_t size() const { return ids_.size(); }
   bool empty() const { return ids_.empty(); }
 
-  SlotStamp stamp(Slot slot) const { return {slot, generations_[slot]}; }
+  SlotStamp stamp(Slot slot) const { return {slot, entry(slot).generation}; }
   bool holds(SlotStamp stamp) const {
-    return stamp.slot < generations_.size() && generations_[stamp.slot] == stamp.generation;
+    return stamp.slot < chunks_.size() * kChunk && entry(stamp.slot).generation == stamp.generation;
   }
 
   // The request that arrived first of those that wait; kNoSlot if none waits.
@@ -58,16 +60,16 @@ class RequestStore {
   };
   Links& links(Slot slot) { return entry(slot).links; }
 
-  // Policies that know what they will dispatch after next say so, and what comes next a step before it goes: with a
-  // million requests queued, everything they touch is then on its way from memory. kNoSlot is allowed.
-  void expect(Slot slot) const {
-    if (slot == kNoSlot) return;
-    __builtin_prefetch(&entry(slot));
-    __builtin_prefetch(&entry(slot).arrived);
-    __builtin_prefetch(&generations_[slot]);
+  // Starts to bring into the cache what the dispatch of these will touch: of one that goes soon and was told before,
+  // the rest; of one that goes later, the request. Either may be null.
+  void expect(const SlotStamp* soon, const SlotStamp* later) const {
+    if (soon && holds(*soon)) ids_.prefetch(IdKey{request(soon->slot).id});
+    if (later) expect(later->slot);
   }
-  void expect_next(Slot slot) const {
-    if (slot != kNoSlot) ids_.prefetch(IdKey{request(slot).id});
+  void expect(Slot slot) const {  // kNoSlot is allowed
+    if (slot == kNoSlot) return;
+    prefetch(&entry(slot));
+    prefetch(&entry(slot).arrived);
   }
 
   // A word per slot for the policy: the number of the queue or group the request is in.
@@ -79,12 +81,12 @@ class RequestStore {
     TimePoint arrived;
     Links links;  // `next` also chains free slots
     std::uint32_t place = 0;
+    std::uint32_t generation = 0;  // odd while in use
   };
-  // Callers mostly number their requests in sequence: eight consecutive ids share a cache line of the index.
   struct IdKey {
     RequestId id;
     bool operator==(const IdKey&) const = default;
-    std::uint32_t tag() const { return make_tag(mix(id), (mix(id >> 3) & ~std::uint64_t{7}) | (id & 7)); }
+    std::uint32_t tag() const { return make_tag(mix(id), place_of_id(id)); }
   };
   struct IdOf {
     const RequestStore* store;
@@ -114,9 +116,9 @@ class RequestStore {
   std::vector<std::unique_ptr<Entry[], FreeBlock>> blocks_;  // single chunks first, then huge pages
   std::vector<Entry*> chunks_;
   Slot free_ = kNoSlot;
-  std::vector<std::uint32_t> generations_;  // by slot; odd while in use. Apart from the entries: it stays in the cache.
   TagIndex<IdOf> ids_;
-  boost::circular_buffer<Arrival> arrivals_;  // in order of arrival; those of requests that left are stale
+  boost::circular_buffer<Arrival, HugePageAllocator<Arrival>>
+      arrivals_;  // in order of arrival; those of requests that left are stale
 };
 
 // A queue of slots, linked through the store: nothing to allocate, O(1) removal from anywhere. The first one's link to

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "sched/probing_table.h"
+
 namespace tutti {
 
 inline std::uint64_t mix(std::uint64_t x) {  // the finalizer of splitmix64
@@ -16,18 +18,16 @@ inline std::uint64_t mix(std::uint64_t x) {  // the finalizer of splitmix64
   return x ^ (x >> 31);
 }
 
-// Empties a container and gives its memory back, which clear() and `= {}` do not.
-template <typename Container>
-void release(Container& container) {
-  Container().swap(container);
-}
-
 // A tag from a hash of the whole key and a place that keys used together have near each other.
 inline std::uint32_t make_tag(std::uint64_t hash, std::uint64_t place) {
   return (static_cast<std::uint32_t>(hash) & 0xfff00000u) | (static_cast<std::uint32_t>(place) & 0x000fffffu);
 }
 
-// Open addressing with linear probing; erasing moves later entries up, so there is nothing to clean up.
+// Callers mostly number their requests in sequence: eight consecutive ids share a cache line of an index.
+inline std::uint64_t place_of_id(std::uint64_t id) {
+  return (mix(id >> 3) & ~std::uint64_t{7}) | (id & 7);
+}
+
 // `KeyOf` is a function object: number -> key; a key has == and tag(), 32 bits made by make_tag().
 // The owner is asked for a key only where tags agree.
 template <typename KeyOf>
@@ -38,82 +38,56 @@ class TagIndex {
 
   explicit TagIndex(KeyOf key_of) : key_of_(key_of) {}
 
-  std::size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return table_.size(); }
+  bool empty() const { return table_.empty(); }
 
   // False, and nothing happens, if a number with that key is here already.
   bool insert(const Key& key, std::uint32_t number) {
-    if (4 * (size_ + 1) > 3 * entries_.size()) grow();
     const std::uint32_t tag = key.tag();
-    std::size_t at = tag & mask();
-    for (; entries_[at].number != kNone; at = (at + 1) & mask())
-      if (entries_[at].tag == tag && key_of_(entries_[at].number) == key) return false;
-    entries_[at] = {tag, number};
-    ++size_;
-    return true;
+    return table_.insert({tag, number}, [&](const Entry& entry) { return has_key(entry, tag, key); });
   }
 
   std::uint32_t find(const Key& key) const {
-    if (size_ == 0) return kNone;
     const std::uint32_t tag = key.tag();
-    for (std::size_t at = tag & mask(); entries_[at].number != kNone; at = (at + 1) & mask())
-      if (entries_[at].tag == tag && key_of_(entries_[at].number) == key) return entries_[at].number;
-    return kNone;
+    const Entry* entry = table_.find(tag, [&](const Entry& e) { return has_key(e, tag, key); });
+    return entry ? entry->number : kNone;
+  }
+
+  // The number that find() will probably return, without a look at the thing it stands for.
+  std::uint32_t guess(const Key& key) const {
+    const std::uint32_t tag = key.tag();
+    const Entry* entry = table_.find(tag, [&](const Entry& e) { return e.tag == tag; });
+    return entry ? entry->number : kNone;
+  }
+
+  std::vector<std::uint32_t> numbers() const {
+    std::vector<std::uint32_t> all;
+    table_.for_each([&](const Entry& entry) { all.push_back(entry.number); });
+    return all;
   }
 
   // Starts to bring what find() or erase() will need into the cache.
-  void prefetch(const Key& key) const {
-    if (size_ > 0) __builtin_prefetch(&entries_[key.tag() & mask()]);
-  }
+  void prefetch(const Key& key) const { table_.prefetch(key.tag()); }
 
   // Removes exactly this number; does nothing if it is not here (its key was taken by another).
   void erase(const Key& key, std::uint32_t number) {
-    if (size_ == 0) return;
-    std::size_t at = key.tag() & mask();
-    while (entries_[at].number != number) {
-      if (entries_[at].number == kNone) return;
-      at = (at + 1) & mask();
-    }
-    --size_;
-    if (size_ == 0 && entries_.size() > kKept)
-      release(entries_);
-    else
-      close_gap(at);
+    if (Entry* entry = table_.find(key.tag(), [&](const Entry& e) { return e.number == number; })) table_.erase(entry);
   }
 
  private:
   struct Entry {
     std::uint32_t tag = 0;
     std::uint32_t number = kNone;
+    bool vacant() const { return number == kNone; }
+    std::size_t home() const { return tag; }
   };
-  static constexpr std::size_t kKept = 65536;  // room that an empty index keeps
 
-  std::size_t mask() const { return entries_.size() - 1; }
-
-  void close_gap(std::size_t hole) {
-    for (std::size_t at = (hole + 1) & mask(); entries_[at].number != kNone; at = (at + 1) & mask()) {
-      const std::size_t home = entries_[at].tag & mask();
-      if (((at - home) & mask()) < ((at - hole) & mask())) continue;  // it would come to lie before its home
-      entries_[hole] = entries_[at];
-      hole = at;
-    }
-    entries_[hole].number = kNone;
-  }
-
-  void grow() {
-    std::vector<Entry> old(entries_.empty() ? 64 : 2 * entries_.size());
-    old.swap(entries_);
-    for (const Entry& entry : old) {
-      if (entry.number == kNone) continue;
-      std::size_t at = entry.tag & mask();
-      while (entries_[at].number != kNone) at = (at + 1) & mask();
-      entries_[at] = entry;
-    }
+  bool has_key(const Entry& entry, std::uint32_t tag, const Key& key) const {
+    return entry.tag == tag && key_of_(entry.number) == key;
   }
 
   KeyOf key_of_;
-  std::vector<Entry> entries_;  // a power of two of them, at most three quarters in use
-  std::size_t size_ = 0;
+  ProbingTable<Entry> table_;
 };
 
 }  // namespace tutti

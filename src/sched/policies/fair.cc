@@ -13,6 +13,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 
 #include "base/units.h"
@@ -37,21 +38,27 @@ struct Shares {
   boost::unordered_flat_map<ApplicationId, Limit> limits;
 };
 
-struct Application {
-  ApplicationId key = 0;
-  SlotList queue;
-  double weight = 1;
+// The buckets of an application that has limits.
+struct Meter {
   Limit limit;
-  bool known = false;                         // weight and limit are set
-  double finish = 0;                          // virtual time at which what it was served so far is paid for
-  TimePoint bytes_empty{}, requests_empty{};  // when the buckets will be empty
+  TimePoint bytes_empty{}, requests_empty{};  // when they will be empty
+};
+
+struct Application {  // one cache line
+  ApplicationId key = 0;
+  float weight = 0;  // 0: not yet looked up
+  SlotQueue queue;
+  double finish = 0;             // virtual time at which what it was served so far is paid for
+  std::unique_ptr<Meter> meter;  // nullptr: no limits
   void reset() { *this = {}; }
 };
 
 struct Turn {
   double start = 0;  // virtual
   ApplicationId application = 0;
-  auto operator<=>(const Turn&) const = default;
+  bool operator<(const Turn& other) const {
+    return start != other.start ? start < other.start : application < other.application;
+  }
 };
 
 class Fair final : public QueuedPolicy {
@@ -64,16 +71,16 @@ class Fair final : public QueuedPolicy {
     if (applications_.size() >= tidy_at_) forget_idle();
     const std::uint32_t number = applications_.open(id);
     Application& application = applications_[number];
-    if (!application.known) introduce(application);
+    if (application.weight == 0) introduce(application);
     if (application.queue.empty()) ready_.set(number, {std::max(now_virtual_, application.finish), id});
-    application.queue.push_back(store_, slot);
+    application.queue.push(store_, slot);
     store_.place(slot) = number;
   }
 
   void dequeue(Slot slot) override {
     const std::uint32_t number = store_.place(slot);
     Application& application = applications_[number];
-    application.queue.remove(store_, slot);
+    application.queue.lose_one(store_);
     if (!application.queue.empty()) return;
     if (ready_.contains(number)) ready_.erase(number);
     if (throttled_.contains(number)) throttled_.erase(number);
@@ -97,32 +104,30 @@ class Fair final : public QueuedPolicy {
 
   void serve(std::uint32_t number, TimePoint now) {
     Application& application = applications_[number];
-    const Slot slot = application.queue.front();
+    const Slot slot = application.queue.pop(store_);
     const auto bytes = static_cast<double>(store_.request(slot).length.count());
     now_virtual_ = ready_.top_key().start;
     application.finish = now_virtual_ + bytes / application.weight;
-    if (application.limit.any()) charge(application, bytes, now);
-    application.queue.remove(store_, slot);
+    if (application.meter) charge(*application.meter, bytes, now);
     if (application.queue.empty())
       ready_.erase(number);
     else
       ready_.set(number, {application.finish, application.key});
-    if (!ready_.empty()) store_.expect(applications_[ready_.top()].queue.front());
     take(slot);
   }
 
   // When the application's limits let it go; a moment not after `now` if at once.
   TimePoint allowed_at(const Application& application, TimePoint now) const {
-    if (!application.limit.any()) return now;
-    return std::max(application.bytes_empty, application.requests_empty) - burst_;
+    if (!application.meter) return now;
+    return std::max(application.meter->bytes_empty, application.meter->requests_empty) - burst_;
   }
 
-  void charge(Application& application, double bytes, TimePoint now) const {
+  static void charge(Meter& meter, double bytes, TimePoint now) {
     const auto pour = [&](TimePoint& empty, double rate, double amount) {
       if (rate > 0) empty = std::max(empty, now) + time_of(amount, rate);
     };
-    pour(application.bytes_empty, application.limit.bytes_per_second, bytes);
-    pour(application.requests_empty, application.limit.requests_per_second, 1);
+    pour(meter.bytes_empty, meter.limit.bytes_per_second, bytes);
+    pour(meter.requests_empty, meter.limit.requests_per_second, 1);
   }
 
   static Duration time_of(double amount, double rate) {
@@ -145,10 +150,10 @@ class Fair final : public QueuedPolicy {
   // The clock jumped back: what the buckets hold stays the same, so their times go along.
   void shift_buckets(Duration by) {
     for (const std::uint32_t number : applications_.numbers()) {
-      Application& application = applications_[number];
-      if (!application.limit.any()) continue;
-      application.bytes_empty += by;
-      application.requests_empty += by;
+      Meter* meter = applications_[number].meter.get();
+      if (!meter) continue;
+      meter->bytes_empty += by;
+      meter->requests_empty += by;
     }
     while (!throttled_.empty()) release();
   }
@@ -156,19 +161,19 @@ class Fair final : public QueuedPolicy {
   void introduce(Application& application) const {
     const auto weight = shares_.weights.find(application.key);
     const auto limit = shares_.limits.find(application.key);
-    application.weight = weight == shares_.weights.end() ? shares_.default_weight : weight->second;
-    application.limit = limit == shares_.limits.end() ? shares_.default_limit : limit->second;
+    application.weight = static_cast<float>(weight == shares_.weights.end() ? shares_.default_weight : weight->second);
+    const Limit& found = limit == shares_.limits.end() ? shares_.default_limit : limit->second;
+    if (found.any()) application.meter = std::make_unique<Meter>(Meter{.limit = found});
     application.finish = now_virtual_;
-    application.known = true;
   }
 
   // An idle application whose virtual clock is past and whose buckets are empty is as good as a new one.
   void forget_idle() {
     for (const std::uint32_t number : applications_.numbers()) {
       const Application& application = applications_[number];
-      const bool paid =
-          application.finish <= now_virtual_ && std::max(application.bytes_empty, application.requests_empty) <= last_;
-      if (application.queue.empty() && paid) applications_.close(number);
+      const Meter* meter = application.meter.get();
+      const bool drained = !meter || std::max(meter->bytes_empty, meter->requests_empty) <= last_;
+      if (application.queue.empty() && application.finish <= now_virtual_ && drained) applications_.close(number);
     }
     tidy_at_ = 2 * applications_.size() + kKeptIdle;
   }

@@ -36,6 +36,7 @@ class TimeOrder final : public QueuedPolicy {
       if (slot == kNoSlot || !limits_.admits(run_.size(), size, store_.request(slot).length)) return false;
       size += store_.request(slot).length;
       run_.push_back(slot);
+      store_.expect(adjacency_.guess_later(store_.request(slot)));
       return true;
     };
     while (join(adjacency_.preceding(store_.request(run_.back())))) continue;

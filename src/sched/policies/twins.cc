@@ -4,6 +4,7 @@
 // take turns without a word (TWINS, section 2).
 #include <bit>
 
+#include "sched/heaps.h"
 #include "sched/policies/policies.h"
 #include "sched/queued_policy.h"
 
@@ -24,14 +25,14 @@ class Twins final : public QueuedPolicy {
   void enqueue(Slot slot) override {
     const std::size_t target = queue_of(slot);
     if (target >= queues_.size()) make_room(target + 1);
-    queues_[target].push_back(store_, slot);
+    queues_[target].push(store_, slot);
     busy_[target / 64] |= bit(target);
   }
 
   void dequeue(Slot slot) override {
     const std::size_t target = queue_of(slot);
-    queues_[target].remove(store_, slot);
-    if (queues_[target].empty()) busy_[target / 64] &= ~bit(target);
+    queues_[target].lose_one(store_);
+    note_if_empty(target);
   }
 
   Decision choose(TimePoint now) override {
@@ -45,8 +46,8 @@ class Twins final : public QueuedPolicy {
       const std::size_t windows = target > own ? target - own : target + queues_.size() - own;
       return WaitUntil{TimePoint(Duration((window + static_cast<std::int64_t>(windows)) * width_))};
     }
-    const Slot slot = queues_[target].front();
-    dequeue(slot);
+    const Slot slot = queues_[target].pop(store_);
+    note_if_empty(target);
     take(slot);
     return dispatch();
   }
@@ -54,6 +55,10 @@ class Twins final : public QueuedPolicy {
   std::size_t queue_of(Slot slot) const {
     const std::size_t target = store_.request(slot).target;
     return fixed_targets_ > 0 ? target % fixed_targets_ : target % kMostTargets;
+  }
+
+  void note_if_empty(std::size_t target) {
+    if (queues_[target].empty()) busy_[target / 64] &= ~bit(target);
   }
 
   void make_room(std::size_t targets) {
@@ -80,7 +85,7 @@ class Twins final : public QueuedPolicy {
   std::int64_t node_;
   std::size_t fixed_targets_;  // 0: as many as the requests name
   bool lend_;
-  std::vector<SlotList> queues_;     // by target
+  std::vector<SlotQueue> queues_;    // by target
   std::vector<std::uint64_t> busy_;  // a bit per target that has requests
 };
 

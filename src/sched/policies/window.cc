@@ -20,8 +20,8 @@ struct GroupKey {
 
 struct Group {
   GroupKey key;
-  SlotList queue;
-  void reset() { queue = {}; }
+  SlotQueue queue;
+  void reset() { queue.clear(); }
 };
 
 class Window final : public QueuedPolicy {
@@ -35,21 +35,26 @@ class Window final : public QueuedPolicy {
     const GroupKey key{window_of(stamp.issued), stamp.application};
     const std::uint32_t group = groups_.open(key);
     if (groups_[group].queue.empty()) order_.set(group, key);
-    groups_[group].queue.push_back(store_, slot);
+    groups_[group].queue.push(store_, slot);
     store_.place(slot) = group;
   }
 
   void dequeue(Slot slot) override {
     const std::uint32_t group = store_.place(slot);
-    groups_[group].queue.remove(store_, slot);
+    groups_[group].queue.lose_one(store_);
+    close_if_empty(group);
+  }
+
+  void close_if_empty(std::uint32_t group) {
     if (!groups_[group].queue.empty()) return;
     order_.erase(group);
     groups_.close(group);
   }
 
   Decision choose(TimePoint /*now*/) override {
-    const Slot slot = groups_[order_.top()].queue.front();
-    dequeue(slot);
+    const std::uint32_t group = order_.top();
+    const Slot slot = groups_[group].queue.pop(store_);
+    close_if_empty(group);
     take(slot);
     return dispatch();
   }
