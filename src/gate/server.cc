@@ -36,6 +36,7 @@ struct Connection {
   std::size_t sent = 0;        // of `out`
   std::optional<SessionId> session;
   std::uint32_t process = 0;
+  std::optional<uid_t> user;  // whose process it is, where the kernel tells
   std::string job;
   TimePoint opened{};
   std::size_t refusals = 0;
@@ -53,6 +54,19 @@ std::uint32_t events_of(const Connection& connection) {
 std::uint64_t random_number() {
   std::random_device device;
   return (static_cast<std::uint64_t>(device()) << 32) | device();
+}
+
+// At the other end of a Unix socket the kernel knows better than the peer's own word who it is.
+void identify(Connection& connection) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (getsockname(connection.fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return;
+  if (address.ss_family != AF_UNIX) return;
+  ucred peer{};
+  length = sizeof(peer);
+  if (getsockopt(connection.fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return;
+  connection.user = peer.uid;
+  if (peer.pid > 0) connection.process = static_cast<std::uint32_t>(peer.pid);
 }
 
 // As many files as the system lets us open; says how many.
@@ -294,7 +308,11 @@ void EpollServer::handle(Connection& connection, const Message& message) {
 
 void EpollServer::hello(Connection& connection, const Hello& hello) {
   if (connection.session) return refuse_and_close(connection, Refusal::kProtocol, "a second Hello");
+  connection.process = hello.process;
+  identify(connection);
   auto [it, fresh] = sessions_.try_emplace(hello.session, &connection);
+  if (!fresh && it->second->user != connection.user)
+    return refuse_and_close(connection, Refusal::kProtocol, "the session belongs to another user");
   if (!fresh) {
     // The client came back before we noticed that its old connection is dead: the session moves over.
     Connection& old = *it->second;
@@ -303,7 +321,6 @@ void EpollServer::hello(Connection& connection, const Hello& hello) {
     it->second = &connection;
   }
   connection.session = hello.session;
-  connection.process = hello.process;
   connection.job = hello.job;
   send(connection,
        Welcome{.incarnation = incarnation_, .lease = options_.table.lease, .targets = options_.table.targets});

@@ -196,6 +196,19 @@ TEST_F(GateServer, ALaterConnectionOfTheSameSessionTakesOver) {
   EXPECT_EQ(again.kind(), Kind::kRenewed);
 }
 
+TEST_F(GateServer, TheKernelSaysWhichProcessAUnixPeerIsAndASessionStaysWithItsUser) {
+  TestGate gate(directory_, {}, true);
+  Job local(gate.address(), 1);  // says that it is process 1
+  local.ask("0");
+  EXPECT_EQ(local.kind(), Kind::kGranted);
+  EXPECT_EQ(status(gate)["targets"][0]["holders"][0]["process"], getpid());
+  // Over TCP nobody knows who it is: not the user of session 1.
+  std::vector<std::byte> thief;
+  encode(Hello{1, 1, "thief"}, thief);
+  EXPECT_EQ(refusal_of(gate.tcp_address(), thief), Refusal::kProtocol);
+  EXPECT_EQ(status(gate)["targets"][0]["holders"][0]["job"], "job1");
+}
+
 TEST_F(GateServer, StatusTellsHoldersAndQueue) {
   TestGate gate(directory_, {.targets = 3, .discipline = "fifo-pass"});
   Job a(gate.address(), 1), b(gate.address(), 2);
