@@ -170,7 +170,7 @@ std::int64_t wait_for(std::atomic<std::int64_t>& credit) {
 }
 
 // Producers add while fewer than `queued` of their requests are on the way; one dispatcher takes and completes. As with
-// the windows of a network protocol, a producer hears of room once half of its own is free.
+// the windows of a network protocol, a producer hears of room once half of its own is free or nothing else moves.
 Row measure_scheduler(const Case& what, double at_least_seconds) {
   const double before = heap_bytes();
   auto scheduler = std::move(*Scheduler::create({.policy = what.policy, .max_requests = 4'000'000}));
@@ -201,7 +201,19 @@ Row measure_scheduler(const Case& what, double at_least_seconds) {
   std::uint64_t dispatched = 0;
   Slices slices(at_least_seconds);
   const auto opened = SteadyClock::now();  // a deep queue has to fill up first
-  while (const std::size_t count = scheduler->next(batches)) {
+  const auto give_back = [&](std::int64_t at_least) {
+    for (std::size_t p = 0; p < what.producers; ++p) {
+      if (done[p] < at_least) continue;
+      credits[p].fetch_add(std::exchange(done[p], 0), std::memory_order_release);
+      credits[p].notify_one();
+    }
+  };
+  const auto half = static_cast<std::int64_t>((each + 1) / 2);
+  for (;;) {
+    std::size_t count = scheduler->try_next(batches);
+    if (count == 0) give_back(1);  // whoever waits leaves nobody else waiting
+    if (count == 0) count = scheduler->next(batches);
+    if (count == 0) break;
     for (const auto& batch : std::span(batches).first(count))
       for (const Request& request : batch.requests) ++done[request.id % what.producers], ++dispatched;
     scheduler->complete(std::span<const Scheduler::Dispatched>(batches).first(count));
@@ -210,11 +222,7 @@ Row measure_scheduler(const Case& what, double at_least_seconds) {
       row.bytes_per_request = std::max(0.0, heap_bytes() - before) / static_cast<double>(what.queued);
       stop = true;
     }
-    for (std::size_t p = 0; p < what.producers; ++p) {
-      if (2 * done[p] < static_cast<std::int64_t>(each) && !stop) continue;
-      credits[p].fetch_add(std::exchange(done[p], 0), std::memory_order_release);
-      credits[p].notify_one();
-    }
+    give_back(stop ? 0 : half);
   }
   for (auto& credit : credits) credit.fetch_add(1), credit.notify_all();
   for (auto& thread : producers) thread.join();

@@ -262,17 +262,23 @@ class IndexedHeap {
       put(i, entries_[(i - 1) / 4]);
       i = (i - 1) / 4;
     }
-    const std::size_t size = entries_.size();
-    for (std::size_t first = 4 * i + 1; first < size; first = 4 * i + 1) {
-      std::size_t least = first;
-      for (std::size_t c = first + 1; c < std::min(first + 4, size); ++c)
-        if (entries_[c].key < entries_[least].key) least = c;
+    for (std::size_t first = 4 * i + 1; first < entries_.size(); first = 4 * i + 1) {
+      const std::size_t least = least_child(first);
       if (!(entries_[least].key < entry.key)) break;
       put(i, entries_[least]);
       i = least;
     }
     put(i, entry);
   }
+
+  // Which child is least cannot be predicted: with simple keys this is computed without branches.
+  std::size_t least_child(std::size_t first) const {
+    if (first + 4 <= entries_.size()) return lesser(lesser(first, first + 1), lesser(first + 2, first + 3));
+    std::size_t least = first;
+    for (std::size_t child = first + 1; child < entries_.size(); ++child) least = lesser(least, child);
+    return least;
+  }
+  std::size_t lesser(std::size_t a, std::size_t b) const { return entries_[b].key < entries_[a].key ? b : a; }
 
   std::vector<Entry> entries_;
   std::vector<Number> positions_;  // by number

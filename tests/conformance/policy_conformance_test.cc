@@ -3,12 +3,41 @@
 #include <gmock/gmock.h>
 #include <malloc.h>
 
+#include <array>
+#include <atomic>
+#include <cstdlib>
 #include <map>
+#include <new>
 #include <set>
 
+#include "base/clock.h"
 #include "base/huge_pages.h"
 #include "base/prng.h"
 #include "sched/testing.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TUTTI_OWN_ALLOCATOR 1
+#endif
+
+#ifndef TUTTI_OWN_ALLOCATOR
+
+namespace {
+std::atomic<std::size_t> allocations{0};
+}
+
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+#endif
 
 namespace tutti {
 namespace {
@@ -241,15 +270,44 @@ TEST_P(PolicyConformance, AWaitIsFollowedByProgress) {
   drain(*policy, witness, now);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TUTTI_OWN_ALLOCATOR 1
-#endif
-
 #ifndef TUTTI_OWN_ALLOCATOR
 
 std::size_t memory_in_use() {
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd + mapped_huge_bytes();
+}
+
+TEST_P(PolicyConformance, NothingIsAllocatedOnceWarm) {
+  ManualClock clock(TimePoint{1h});
+  auto scheduler = std::move(*Scheduler::create({.policy = GetParam(), .clock = &clock}));
+  RequestId id = 0;
+  const auto lap = [&] {  // eight files are written on by 64 requests, all of which are served
+    constexpr std::uint64_t kRequests = 64;
+    for (std::uint64_t i = 0; i < kRequests; ++i, ++id) {
+      Request request;
+      request.id = id;
+      request.file = i % 8;
+      request.offset = (id / 8) * 65536;
+      request.length = Bytes(65536);
+      request.target = static_cast<TargetId>(i % 4);
+      request.stamp.application = static_cast<ApplicationId>(i % 4);
+      request.stamp.issued = clock.now();
+      ASSERT_TRUE(scheduler->add(request));
+    }
+    std::array<Scheduler::Dispatched, 16> batches;
+    for (std::uint64_t served = 0; served < kRequests;) {
+      TimePoint again;
+      const std::size_t count = scheduler->try_next(batches, again);
+      for (const auto& batch : std::span(batches).first(count)) served += batch.requests.size();
+      scheduler->complete(std::span<const Scheduler::Dispatched>(batches).first(count));
+      if (count == 0) clock.set(again);
+    }
+    clock.advance(1ms);
+  };
+  for (int i = 0; i < 1000; ++i) lap();
+  const std::size_t before = allocations;
+  for (int i = 0; i < 1000; ++i) lap();
+  EXPECT_EQ(allocations - before, 0u);
 }
 
 TEST_P(PolicyConformance, MemoryReturnsToItsStart) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <charconv>
 #include <cmath>
@@ -53,13 +54,10 @@ struct Application {  // one cache line
   void reset() { *this = {}; }
 };
 
-struct Turn {
-  double start = 0;  // virtual
-  ApplicationId application = 0;
-  bool operator<(const Turn& other) const {
-    return start != other.start ? start < other.start : application < other.application;
-  }
-};
+// Virtual times as integers in the same order, which a heap compares without branches.
+std::uint64_t order_of(double virtual_time) {
+  return std::bit_cast<std::uint64_t>(virtual_time);  // never negative
+}
 
 class Fair final : public QueuedPolicy {
  public:
@@ -72,7 +70,7 @@ class Fair final : public QueuedPolicy {
     const std::uint32_t number = applications_.open(id);
     Application& application = applications_[number];
     if (application.weight == 0) introduce(application);
-    if (application.queue.empty()) ready_.set(number, {std::max(now_virtual_, application.finish), id});
+    if (application.queue.empty()) ready_.set(number, order_of(std::max(now_virtual_, application.finish)));
     application.queue.push(store_, slot);
     store_.place(slot) = number;
   }
@@ -106,13 +104,13 @@ class Fair final : public QueuedPolicy {
     Application& application = applications_[number];
     const Slot slot = application.queue.pop(store_);
     const auto bytes = static_cast<double>(store_.request(slot).length.count());
-    now_virtual_ = ready_.top_key().start;
+    now_virtual_ = std::bit_cast<double>(ready_.top_key());
     application.finish = now_virtual_ + bytes / application.weight;
     if (application.meter) charge(*application.meter, bytes, now);
     if (application.queue.empty())
       ready_.erase(number);
     else
-      ready_.set(number, {application.finish, application.key});
+      ready_.set(number, order_of(application.finish));
     take(slot);
   }
 
@@ -144,7 +142,7 @@ class Fair final : public QueuedPolicy {
     const std::uint32_t number = throttled_.top();
     throttled_.pop();
     const Application& application = applications_[number];
-    ready_.set(number, {std::max(now_virtual_, application.finish), application.key});
+    ready_.set(number, order_of(std::max(now_virtual_, application.finish)));
   }
 
   // The clock jumped back: what the buckets hold stays the same, so their times go along.
@@ -191,8 +189,8 @@ class Fair final : public QueuedPolicy {
   std::size_t tidy_at_ = kKeptIdle;  // applications known before idle ones are forgotten
   TimePoint last_{};
   Pool<ApplicationId, Application> applications_;
-  IndexedHeap<Turn> ready_;         // applications with requests that may go
-  IndexedHeap<Release> throttled_;  // those whose limit says not yet
+  IndexedHeap<std::uint64_t> ready_;  // applications with requests that may go
+  IndexedHeap<Release> throttled_;    // those whose limit says not yet
 };
 
 // Splits "a=x, b=y" and gives each pair to `use`; an application is a number or *, for all others.
