@@ -19,6 +19,7 @@ struct LabArguments {
   bool json = false;
   bool live = false;
   std::string html;
+  std::string markdown;
 };
 
 int list(const LabArguments& arguments) {
@@ -95,9 +96,14 @@ int write_report(const LabArguments& arguments, std::vector<lab::ExperimentResul
   if (std::find(arguments.names.begin(), arguments.names.end(), "all") != arguments.names.end())
     for (const lab::Experiment& experiment : lab::experiments())
       if (!experiment.ready()) page.not_yet.push_back(experiment);
-  const auto written = lab::write_html(page, arguments.html);
-  if (!written) return report(written.error());
-  fmt::print(stderr, "report: {}\n", arguments.html);
+  if (!arguments.html.empty()) {
+    if (const auto written = lab::write_html(page, arguments.html); !written) return report(written.error());
+    fmt::print(stderr, "report: {}\n", arguments.html);
+  }
+  if (!arguments.markdown.empty()) {
+    if (const auto written = lab::write_markdown(page, arguments.markdown); !written) return report(written.error());
+    fmt::print(stderr, "claims: {}\n", arguments.markdown);
+  }
   return kDone;
 }
 
@@ -115,7 +121,7 @@ int run(const LabArguments& arguments) {
     results.push_back(std::move(*result));
   }
   if (arguments.json) fmt::print("{}\n", lab::to_json(results));
-  return arguments.html.empty() ? kDone : write_report(arguments, std::move(results));
+  return arguments.html.empty() && arguments.markdown.empty() ? kDone : write_report(arguments, std::move(results));
 }
 
 }  // namespace
@@ -131,6 +137,8 @@ Command lab_command() {
             running->add_flag("--live", arguments->live, "With real processes over modelled devices");
             running->add_flag("--json", arguments->json, "One JSON document instead of tables");
             running->add_option("--html", arguments->html, "Also write a page with tables, charts and timelines");
+            running->add_option("--markdown", arguments->markdown,
+                                "Also write the claims as tables, below the marker in that file if it has one");
             return [=] { return listing->parsed() ? list(*arguments) : run(*arguments); };
           }};
 }

@@ -13,9 +13,6 @@ namespace {
 
 using namespace literals;
 using namespace std::chrono_literals;
-using sim::Application;
-using sim::Pattern;
-using sim::Scenario;
 
 struct Test {
   Pattern pattern = Pattern::kContiguous;
@@ -26,16 +23,8 @@ struct Test {
 
 // dNFSp: stripes of 32 KiB, NFS clients that never ask for more than 8 KiB at once; the paper's nodes have one disk.
 Scenario agios_scenario(const Test& test, const std::string& policy, unsigned depth, std::uint64_t seed) {
-  Scenario scenario;
-  scenario.seed = seed;
-  scenario.servers.count = 4;
-  scenario.servers.depth = depth;
-  scenario.servers.device = *device_preset("hdd-7200");
-  scenario.servers.spread = Bytes(20'000'000'000);
+  Scenario scenario = ethernet_disks(depth, seed);
   scenario.servers.policy.name = policy;
-  scenario.network.latency = 80us;
-  scenario.network.jitter = 500us;
-  scenario.network.client_bandwidth = scenario.network.server_bandwidth = 125e6;
   for (unsigned i = 0; i < 4; ++i) {
     Application application;
     application.name = fmt::format("test{}", i);
@@ -74,7 +63,7 @@ Result<Best> best_depth(const Test& test, const std::string& policy) {
 
 Result<ExperimentResult> agios_patterns(const LabOptions& options) {
   ExperimentResult result;
-  result.device = "hdd-7200, 4 servers, each policy at its best depth";
+  result.device = "hdd-7200 behind memory, 4 servers, 100 us per request, each policy at its best depth";
   result.columns = {"pattern", "requests",   "direction",          "processes", "policy",
                     "depth",   "makespan s", "requests per batch", "gain %"};
   double gains[2] = {0, 0}, most[2] = {-100, -100}, cells[2] = {0, 0};

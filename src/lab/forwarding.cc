@@ -13,9 +13,6 @@ namespace {
 
 using namespace literals;
 using namespace std::chrono_literals;
-using sim::Application;
-using sim::Pattern;
-using sim::Scenario;
 
 struct Setup {
   unsigned nodes = 4;  // forwarding; 0: none
@@ -27,16 +24,7 @@ struct Setup {
 
 // MPI-IO Test: 64 processes read a shared file with 32 KiB requests; four data servers with disks.
 Scenario forwarding_scenario(const Setup& setup, std::uint64_t seed) {
-  Scenario scenario;
-  scenario.seed = seed;
-  scenario.servers.count = 4;
-  scenario.servers.depth = 16;
-  scenario.servers.device = *device_preset("hdd-7200");
-  scenario.servers.spread = Bytes(20'000'000'000);
-  scenario.network.latency = 60us;
-  scenario.network.jitter = 300us;
-  scenario.network.server_bandwidth = 125e6;
-  scenario.network.client_bandwidth = 125e6;
+  Scenario scenario = ethernet_disks(16, seed);
   scenario.forwarding.count = setup.nodes;
   scenario.forwarding.depth = 4;
   scenario.forwarding.policy.name = setup.policy;
@@ -66,7 +54,7 @@ Result<Averages> run(const Setup& setup) {
 
 Result<ExperimentResult> twins_forwarding(const LabOptions& options) {
   ExperimentResult result;
-  result.device = "hdd-7200, 4 servers, depth 16, 4 at forwarding nodes";
+  result.device = "hdd-7200 behind memory, 4 servers, 100 us per request, depth 16, 4 at forwarding nodes";
   result.columns = {"pattern", "applications", "forwarding nodes", "policy", "width", "makespan s", "MB/s"};
   double over_baseline = -100, over_none = -100, two_over_baseline = -100, interference = 100;
   for (const Pattern pattern : {Pattern::kContiguous, Pattern::kStrided})

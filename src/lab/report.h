@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lab/experiment.h"
@@ -25,7 +26,17 @@ std::string today();
 // loads nothing and forbids itself to. No text of the report, whatever it holds, becomes markup or script.
 std::string to_html(const Report& report);
 
+// Replaces `file` once all of it is written. kIo: which file, and why not.
+Result<void> replace_file(const std::filesystem::path& file, std::string_view text);
+
 // Replaces `file` once the whole page is written. kIo: which file, and why not.
 Result<void> write_html(const Report& report, const std::filesystem::path& file);
+
+// The claims of every experiment as tables for docs/papers.md: paper, goal, ours, bound, holds.
+std::string to_markdown(const Report& report);
+
+// Where `file` exists and has the line kMarkdownMarker, what follows it is replaced; else the file is written anew.
+inline constexpr std::string_view kMarkdownMarker = "<!-- written by: tutti lab run all --markdown FILE -->";
+Result<void> write_markdown(const Report& report, const std::filesystem::path& file);
 
 }  // namespace tutti::lab

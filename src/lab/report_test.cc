@@ -92,6 +92,18 @@ TEST(Report, ReplacesTheFileOrSaysWhyNot) {
   EXPECT_EQ(text.str(), to_html({"new", "", "", {}, {}}));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 
+  std::ofstream(folder / "page.md") << "before\n" << kMarkdownMarker << "\nold\n";
+  ExperimentResult result;
+  result.name = "sc11-figure2";
+  result.claims.push_back(
+      {.id = "sc11-figure2.window", .what = "mean", .unit = "x", .paper = 3, .goal = 3, .ours = 4, .bound = {}});
+  ASSERT_TRUE(write_markdown({"", "", "", {result}, {}}, folder / "page.md"));
+  std::ifstream markdown(folder / "page.md");
+  const std::string text{std::istreambuf_iterator<char>(markdown), {}};
+  EXPECT_TRUE(text.starts_with("before\n")) << text;
+  EXPECT_THAT(text, testing::HasSubstr("| mean <br>`window` | 3 | ≤ 3 | 4× | – | **no** |"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("old")));
+
   const auto refused = write_html({}, folder / "none" / "page.html");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kIo);

@@ -12,9 +12,6 @@ namespace {
 
 using namespace literals;
 using namespace std::chrono_literals;
-using sim::Application;
-using sim::Pattern;
-using sim::Scenario;
 
 // Batches a server keeps at its device; PVFS2 keeps 16. Each policy is run with each and shown at its best.
 constexpr unsigned kDepths[] = {4, 8, 16};
@@ -146,7 +143,7 @@ Result<ExperimentResult> sc11_figure6(const LabOptions& options) {
         const auto pair =
             both([&](const std::string& policy,
                      std::uint64_t seed) { return figure6_scenario(flash, instances, processes, policy, seed); },
-                 2, width_of(flash));
+                 2, "1000ms");
         if (!pair) return Failure(pair.error());
         const double saved = reduction(pair->fifo.averages.operation, pair->window.averages.operation);
         least = std::min(least, saved), most = std::max(most, saved);

@@ -64,8 +64,8 @@ void say(const LabOptions& options, const std::string& line) {
   if (options.progress) options.progress(line);
 }
 
-sim::Scenario sc11_cluster(bool flash, unsigned servers, unsigned depth, Bytes spread) {
-  sim::Scenario scenario;
+Scenario sc11_cluster(bool flash, unsigned servers, unsigned depth, Bytes spread) {
+  Scenario scenario;
   scenario.servers.count = servers;
   scenario.servers.depth = depth;
   scenario.servers.device = *device_preset(flash ? "ssd-2010" : "hdd-7200");
@@ -73,6 +73,20 @@ sim::Scenario sc11_cluster(bool flash, unsigned servers, unsigned depth, Bytes s
   scenario.network.latency = flash ? 20us : 60us;
   scenario.network.jitter = flash ? 50us : 400us;
   scenario.network.client_bandwidth = scenario.network.server_bandwidth = 2e9;  // 4X InfiniBand, double data rate
+  return scenario;
+}
+
+Scenario ethernet_disks(unsigned depth, std::uint64_t seed) {
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.servers = {.count = 4, .device = *device_preset("hdd-7200"), .depth = depth};
+  scenario.servers.spread = Bytes(20'000'000'000);
+  scenario.servers.request_cost = 100us;
+  scenario.servers.read_ahead = Bytes(128 << 10);
+  scenario.servers.write_back = true;
+  scenario.network.latency = 60us;
+  scenario.network.jitter = 300us;
+  scenario.network.client_bandwidth = scenario.network.server_bandwidth = 125e6;
   return scenario;
 }
 

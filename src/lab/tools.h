@@ -11,6 +11,10 @@
 
 namespace tutti::lab {
 
+using sim::Application;
+using sim::Pattern;
+using sim::Scenario;
+
 // Means over seeds of the figures the tables show.
 struct Averages {
   double operation = 0;  // mean completion, seconds
@@ -51,6 +55,12 @@ inline double reduction(double baseline, double ours) {
 
 // The servers of the sc11 paper's two environments. `depth` is how many batches a server keeps at its device; files lie
 // within `spread` of a disk.
-sim::Scenario sc11_cluster(bool flash, unsigned servers, unsigned depth, Bytes spread);
+Scenario sc11_cluster(bool flash, unsigned servers, unsigned depth, Bytes spread);
+
+// Four servers of Grid'5000 with a disk each behind Gigabit Ethernet, as AGIOS and TWINS had them. A server's file
+// system is Linux's: it reads streams ahead by 128 KiB, keeps them, and has memory for all that the tests write.
+// One thread of the server handles a request of a client, or of a scheduler that joined some, in 100 us; that figure is
+// our assumption.
+Scenario ethernet_disks(unsigned depth, std::uint64_t seed);
 
 }  // namespace tutti::lab

@@ -11,11 +11,12 @@ namespace tutti::sim {
 enum class EventKind : std::uint8_t {
   kStep,     // a = application: its computation or pause is over
   kMessage,  // a = operation slot, b = group: the pieces for one station arrive
-  kForward,  // a = station, b = ticket: a batch of a forwarding node arrives at its server
+  kForward,  // a = way, b = ticket: a part of a forwarding node's batch arrives at its server
+  kHandled,  // a = station, b = ticket: the server's thread has done its part of a batch
   kFinish,   // a = station: its device has finished something
   kWake,     // a = station: its policy asked to be asked again
   kReply,    // a = operation slot: the last byte is with the client
-  kReturn,   // a = station, b = ticket: a server's answer is back at the forwarding node
+  kReturn,   // a = way, b = ticket: a server's answer is back at the forwarding node
   kTimeout,  // a = operation slot, b = its generation
   kFault,    // a = index of the fault, b = 0: begins, 1: ends
   kGate,     // a = application, b = what for (World::GateStep)

@@ -114,8 +114,9 @@ void measure_bound(const Scenario& scenario, const Outcome& outcome, Metrics& me
   for (const PhaseRecord& phase : outcome.phases) {
     ShopJob job{.release = seconds(phase.begin), .demand = {}};
     const Direction direction = scenario.applications[phase.application].direction;
+    const bool in_memory = direction == Direction::kWrite && scenario.servers.write_back;  // the device may be idle
     for (const Bytes bytes : phase.demand)
-      job.demand.push_back(seconds(floor_time(scenario.servers.device, bytes, direction)));
+      job.demand.push_back(in_memory ? 0 : seconds(floor_time(scenario.servers.device, bytes, direction)));
     jobs.push_back(std::move(job));
   }
   const ShopBound bound = open_shop_bound(jobs);

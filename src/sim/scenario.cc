@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/units.h"
 
 namespace tutti::sim {
@@ -47,6 +49,9 @@ Result<void> check_application(const Scenario& scenario, const Application& appl
 Result<void> check(const Scenario& scenario) {
   if (scenario.servers.count == 0) return fail(ErrorCode::kInvalid, "servers.count must be at least 1");
   if (scenario.servers.depth == 0) return fail(ErrorCode::kInvalid, "servers.depth must be at least 1");
+  constexpr unsigned kMostForwarding = 1 << 16;
+  if (scenario.forwarding.count > 0 && std::max(scenario.forwarding.count, scenario.servers.count) > kMostForwarding)
+    return fail(ErrorCode::kInvalid, "with forwarding nodes, there are at most 65536 of them and of the servers");
   if (scenario.forwarding.count > 0 && scenario.forwarding.depth == 0)
     return fail(ErrorCode::kInvalid, "forwarding.depth must be at least 1");
   if (scenario.applications.empty()) return fail(ErrorCode::kInvalid, "a scenario needs at least one application");

@@ -142,6 +142,30 @@ TEST(Simulation, ForwardingNodesPassEverythingOn) {
   EXPECT_EQ(outcome->makespan, 13s);  // 24 pieces, two at a time, after both nodes began with server 0
 }
 
+TEST(Simulation, ABatchOverSeveralServersGoesToEachOfThem) {
+  Scenario scenario = seconds_per_piece(4, 1);  // one operation, a piece on each server
+  scenario.forwarding.count = 1;
+  scenario.forwarding.depth = 1;
+  scenario.forwarding.policy.name = "to";  // joins the four pieces, which follow each other in the file
+  const auto outcome = run(scenario);
+  ASSERT_TRUE(outcome);
+  EXPECT_TRUE(outcome->stuck.empty());
+  EXPECT_EQ(outcome->makespan, 2s);  // the first piece alone, then the other three at once
+  for (const Duration busy : outcome->server_busy) EXPECT_EQ(busy, 1s);
+}
+
+TEST(Simulation, AServersThreadAndMemory) {
+  Scenario scenario = seconds_per_piece(1, 1);
+  scenario.applications[0].operations = 4;
+  scenario.servers.request_cost = 100ms;
+  EXPECT_EQ(run(scenario)->makespan, 4400ms);
+  scenario.servers.read_ahead = 128_KiB;  // the second read is a stream and brings the third along
+  EXPECT_EQ(run(scenario)->makespan, 3400ms);
+  scenario.applications[0].direction = Direction::kWrite;
+  scenario.servers.write_back = true;
+  EXPECT_EQ(run(scenario)->makespan, 400ms);
+}
+
 Scenario checkpoints(unsigned applications) {
   Scenario scenario = seconds_per_piece(1, applications);
   for (Application& application : scenario.applications) {

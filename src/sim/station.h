@@ -3,11 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/device.h"
 #include "sched/policy.h"
 #include "sim/network.h"
+#include "sim/page_cache.h"
 
 namespace tutti::sim {
 
@@ -17,10 +19,16 @@ class Station {
   struct Ticket {
     std::vector<Request> requests;  // the batch, kept until it is done
     TimePoint dispatched{};         // by the station's clock
+    std::uint32_t parts = 0;        // forwarding: servers that have not answered
   };
 
-  Station(std::unique_ptr<Policy> policy, unsigned depth, const DeviceFigures& device)
-      : device_(device), policy_(std::move(policy)), depth_(depth) {}
+  struct Kind {
+    unsigned depth = 1;
+    Bytes read_ahead{};
+  };
+
+  Station(std::unique_ptr<Policy> policy, Kind kind, const DeviceFigures& device)
+      : cache(kind.read_ahead), device_(device), policy_(std::move(policy)), depth_(kind.depth) {}
 
   Policy& policy() { return *policy_; }
   Device& device() { return device_; }
@@ -30,12 +38,16 @@ class Station {
 
   // Notes a batch as under way and returns its ticket.
   std::uint32_t begin(const Batch& batch, Nanoseconds now);
-  const Ticket& ticket(std::uint32_t number) const { return tickets_[number]; }
+  Ticket& ticket(std::uint32_t number) { return tickets_[number]; }
   // The batch is done: tells the policy and frees the place. The ticket's requests stay readable until begin().
   const Ticket& finish(std::uint32_t number, Nanoseconds now);
 
   std::size_t in_flight() const { return in_flight_; }
 
+  PageCache cache;                                                        // of a server that has memory
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> waiting;  // tickets that wait for another's read
+  Nanoseconds thread_free = 0;                                            // when a server's thread has time again
+  std::vector<std::uint32_t> handled_late;                                // tickets whose handling ended while stopped
   bool stopped = false;
   bool finish_scheduled = false;
   Duration skew{};           // this station's clock minus true time

@@ -64,7 +64,8 @@ Result<void> World::build_stations() {
         if (option.name == "node") options.try_emplace("node", std::to_string(server ? i : i - servers));
     auto policy = make_policy(choice.name, options);
     if (!policy) return Failure(policy.error());
-    stations_.emplace_back(std::move(*policy), server ? scenario_.servers.depth : scenario_.forwarding.depth,
+    const unsigned depth = server ? scenario_.servers.depth : scenario_.forwarding.depth;
+    stations_.emplace_back(std::move(*policy), Station::Kind{depth, scenario_.servers.read_ahead},
                            scenario_.servers.device);
   }
   return {};
@@ -134,6 +135,9 @@ void World::handle(const Event& event) {
       return message(event.a, event.b);
     case EventKind::kForward:
       return forward(event.a, event.b);
+    case EventKind::kHandled:
+      serve(event.a, event.b);
+      return pump(event.a);
     case EventKind::kFinish:
       return finish(event.a);
     case EventKind::kWake:

@@ -137,12 +137,16 @@ class World {
 
   // Stations (world_servers.cc).
   void message(std::uint32_t slot, std::uint32_t group);
-  void forward(std::uint32_t station, std::uint32_t ticket);
+  void forward(std::uint32_t way, std::uint32_t ticket);
   void finish(std::uint32_t station);
   void wake(std::uint32_t station);
-  void come_back(std::uint32_t station, std::uint32_t ticket);
+  void come_back(std::uint32_t way, std::uint32_t ticket);
   void pump(std::uint32_t station);
-  void start_on_device(std::uint32_t station, std::uint32_t ticket);
+  void handle_batch(std::uint32_t station, std::uint32_t ticket);
+  void serve(std::uint32_t station, std::uint32_t ticket);
+  bool serve_from_memory(std::uint32_t station, std::uint32_t ticket, Bytes& length);
+  void start_on_device(std::uint32_t station, std::uint32_t ticket, Bytes length);
+  void device_done(std::uint32_t station, std::uint32_t ticket);
   void send_on(std::uint32_t station, std::uint32_t ticket);
   void batch_served(std::uint32_t station, std::uint32_t ticket);
   // A server has served a piece; then its bytes are with the station that answers the client.
@@ -151,6 +155,12 @@ class World {
   std::uint64_t position(const Request& request, std::uint32_t server) const;
   Nanoseconds extra_delay(std::uint32_t application, std::uint32_t server);
   void fault(std::uint32_t index, bool ends);
+  // A way between a forwarding node and a server, as an operand of an event.
+  std::uint32_t way_between(std::uint32_t node, std::uint32_t server) const {
+    return (server << 16) | (node - scenario_.servers.count);
+  }
+  std::uint32_t node_of(std::uint32_t way) const { return scenario_.servers.count + (way & 0xffff); }
+  static std::uint32_t target_of(std::uint32_t way) { return way >> 16; }
   bool is_server(std::uint32_t station) const { return station < scenario_.servers.count; }
   std::string describe_wait(const ApplicationState& state, std::uint32_t application) const;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The servers' side of a run: arrivals, policies, devices, answers and faults.
 #include <algorithm>
+#include <utility>
 
 #include "sim/world.h"
 
@@ -66,7 +67,7 @@ void World::pump(std::uint32_t index) {
     }
     const std::uint32_t ticket = station.begin(std::get<Dispatch>(decision).batch, now_);
     if (is_server(index))
-      start_on_device(index, ticket);
+      handle_batch(index, ticket);
     else
       send_on(index, ticket);
   }
@@ -79,12 +80,43 @@ void World::wake(std::uint32_t index) {
   pump(index);
 }
 
-void World::start_on_device(std::uint32_t index, std::uint32_t ticket) {
-  Station& station = stations_[index];
-  const std::vector<Request>& requests = station.ticket(ticket).requests;
+// A batch goes through the server's one working thread, then to its memory or its device.
+void World::handle_batch(std::uint32_t index, std::uint32_t ticket) {
+  const Nanoseconds cost = scenario_.servers.request_cost.count();
+  if (cost == 0) return serve(index, ticket);
+  Nanoseconds& free = stations_[index].thread_free;
+  free = std::max(free, now_) + cost;
+  schedule(free, EventKind::kHandled, {index, ticket});
+}
+
+void World::serve(std::uint32_t index, std::uint32_t ticket) {
+  if (stations_[index].stopped) return stations_[index].handled_late.push_back(ticket);
   Bytes length;
-  for (const Request& request : requests) length += request.length;
-  const Request& first = requests.front();
+  for (const Request& request : stations_[index].ticket(ticket).requests) length += request.length;
+  if (!serve_from_memory(index, ticket, length)) start_on_device(index, ticket, length);
+}
+
+// True if the device has nothing to do for the batch; else `length` is what it is to read, which may be more.
+bool World::serve_from_memory(std::uint32_t index, std::uint32_t ticket, Bytes& length) {
+  Station& station = stations_[index];
+  const Request& first = station.ticket(ticket).requests.front();
+  if (first.direction == Direction::kWrite) {
+    if (scenario_.servers.write_back) batch_served(index, ticket);
+    return scenario_.servers.write_back;
+  }
+  if (scenario_.servers.read_ahead == Bytes{}) return false;
+  const Layout& layout = applications_[first.file >> 40].layout;
+  const PageCache::Range range{locate(layout, first.offset).object_offset, length.count()};
+  const PageCache::Found found = station.cache.read(first.file, range, ticket);
+  if (found.place == PageCache::Place::kMemory) batch_served(index, ticket);
+  if (found.place == PageCache::Place::kUnderWay) station.waiting[found.ticket].push_back(ticket);
+  length = Bytes(found.length);
+  return found.place != PageCache::Place::kDevice;
+}
+
+void World::start_on_device(std::uint32_t index, std::uint32_t ticket, Bytes length) {
+  Station& station = stations_[index];
+  const Request& first = station.ticket(ticket).requests.front();
   Device& device = station.device();
   device.add(
       {.position = spread_ ? position(first, index) : 0, .length = length, .direction = first.direction, .tag = ticket},
@@ -94,13 +126,25 @@ void World::start_on_device(std::uint32_t index, std::uint32_t ticket) {
   schedule(device.next_finish()->time_since_epoch().count(), EventKind::kFinish, {index, 0});
 }
 
+// What the device has read is in memory: for the batch that asked, and for those that came after it.
+void World::device_done(std::uint32_t index, std::uint32_t ticket) {
+  Station& station = stations_[index];
+  if (scenario_.servers.read_ahead == Bytes{}) return batch_served(index, ticket);
+  const Request first = station.ticket(ticket).requests.front();
+  if (first.direction == Direction::kRead) station.cache.arrived(first.file, ticket);
+  const auto followers = station.waiting.extract(ticket);
+  batch_served(index, ticket);
+  if (followers.empty()) return;
+  for (const std::uint32_t follower : followers.mapped()) batch_served(index, follower);
+}
+
 void World::finish(std::uint32_t index) {
   Station& station = stations_[index];
   station.finish_scheduled = false;
   if (station.stopped) return;  // looked at again when it goes on
   Device& device = station.device();
   while (const auto ticket = device.pop_finished(TimePoint(Duration(now_))))
-    batch_served(index, static_cast<std::uint32_t>(*ticket));
+    device_done(index, static_cast<std::uint32_t>(*ticket));
   pump(index);
   if (station.finish_scheduled || device.in_service() == 0) return;
   station.finish_scheduled = true;
@@ -120,35 +164,53 @@ void World::batch_served(std::uint32_t index, std::uint32_t number) {
     }
     const auto node = static_cast<std::uint32_t>((request.id & ~kForwarded) >> 32);
     const auto its_ticket = static_cast<std::uint32_t>(request.id);
-    for (const Request& piece : stations_[node].ticket(its_ticket).requests) piece_served(piece.id, now_);
+    for (const Request& piece : stations_[node].ticket(its_ticket).requests)
+      if (piece.target == index) piece_served(piece.id, now_);
     const bool carries = request.direction == Direction::kRead;
     const std::uint64_t bytes = kHeaderBytes + (carries ? request.length.count() : 0);
-    schedule(network_.between(now_, index, node, bytes), EventKind::kReturn, {node, its_ticket});
+    schedule(network_.between(now_, index, node, bytes), EventKind::kReturn, {way_between(node, index), its_ticket});
   }
 }
 
-// A forwarding node's batch goes to its server as one request.
-void World::send_on(std::uint32_t index, std::uint32_t ticket) {
-  const std::vector<Request>& requests = stations_[index].ticket(ticket).requests;
-  std::uint64_t bytes = kHeaderBytes;
-  if (requests.front().direction == Direction::kWrite)
-    for (const Request& request : requests) bytes += request.length.count();
-  schedule(network_.between(now_, index, requests.front().target, bytes), EventKind::kForward, {index, ticket});
+// A forwarding node's batch goes on as one request to each server that has some of it.
+void World::send_on(std::uint32_t index, std::uint32_t number) {
+  Station::Ticket& ticket = stations_[index].ticket(number);
+  const bool carries = ticket.requests.front().direction == Direction::kWrite;
+  ticket.parts = 0;
+  for (auto first = ticket.requests.begin(); first != ticket.requests.end(); ++first) {
+    const auto same = [&](const Request& other) { return other.target == first->target; };
+    if (std::any_of(ticket.requests.begin(), first, same)) continue;
+    std::uint64_t bytes = kHeaderBytes;
+    if (carries)
+      for (const Request& request : ticket.requests) bytes += same(request) ? request.length.count() : 0;
+    ++ticket.parts;
+    schedule(network_.between(now_, index, first->target, bytes), EventKind::kForward,
+             {way_between(index, first->target), number});
+  }
 }
 
-void World::forward(std::uint32_t index, std::uint32_t ticket) {
-  const std::vector<Request>& requests = stations_[index].ticket(ticket).requests;
-  Request joined = requests.front();
+void World::forward(std::uint32_t way, std::uint32_t ticket) {
+  const std::uint32_t index = node_of(way), target = target_of(way);
+  Request joined{};
+  for (const Request& request : stations_[index].ticket(ticket).requests) {
+    if (request.target != target) continue;
+    const Bytes before = joined.length;
+    if (before == Bytes{}) joined = request;
+    joined.length = before + request.length;
+  }
   joined.id = kForwarded | (RequestId{index} << 32) | ticket;
-  for (std::size_t i = 1; i < requests.size(); ++i) joined.length += requests[i].length;
-  Station& server = stations_[joined.target];
+  Station& server = stations_[target];
   server.policy().add(joined, server.clock(now_));
-  pump(joined.target);
+  pump(target);
 }
 
-void World::come_back(std::uint32_t index, std::uint32_t ticket) {
-  const Station::Ticket& done = stations_[index].finish(ticket, now_);
-  for (const Request& request : done.requests) piece_answered(request.id, index);
+void World::come_back(std::uint32_t way, std::uint32_t number) {
+  const std::uint32_t index = node_of(way), target = target_of(way);
+  Station::Ticket& ticket = stations_[index].ticket(number);
+  for (const Request& request : ticket.requests)
+    if (request.target == target) piece_answered(request.id, index);
+  if (--ticket.parts > 0) return;
+  stations_[index].finish(number, now_);
   pump(index);
 }
 
@@ -208,6 +270,8 @@ void World::fault(std::uint32_t index, bool ends) {
     case Fault::Kind::kStop:
       for (std::uint32_t i = first; i <= last; ++i) {
         stations_[i].stopped = !ends;
+        if (ends)
+          for (const std::uint32_t ticket : std::exchange(stations_[i].handled_late, {})) serve(i, ticket);
         if (ends && !stations_[i].finish_scheduled) finish(i);
       }
       return;
