@@ -99,10 +99,10 @@ TEST(Report, ReplacesTheFileOrSaysWhyNot) {
       {.id = "sc11-figure2.window", .what = "mean", .unit = "x", .paper = 3, .goal = 3, .ours = 4, .bound = {}});
   ASSERT_TRUE(write_markdown({"", "", "", {result}, {}}, folder / "page.md"));
   std::ifstream markdown(folder / "page.md");
-  const std::string text{std::istreambuf_iterator<char>(markdown), {}};
-  EXPECT_TRUE(text.starts_with("before\n")) << text;
-  EXPECT_THAT(text, testing::HasSubstr("| mean <br>`window` | 3 | ≤ 3 | 4× | – | **no** |"));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("old")));
+  const std::string claims{std::istreambuf_iterator<char>(markdown), {}};
+  EXPECT_TRUE(claims.starts_with("before\n")) << claims;
+  EXPECT_THAT(claims, testing::HasSubstr("| mean <br>`window` | 3 | ≤ 3 | 4× | – | **no** |"));
+  EXPECT_THAT(claims, testing::Not(testing::HasSubstr("old")));
 
   const auto refused = write_html({}, folder / "none" / "page.html");
   ASSERT_FALSE(refused);
