@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/page_pipe.h"
 #include "engine/backing_file.h"
 #include "engine/device.h"
 
@@ -31,6 +32,8 @@ struct Operation {
   std::uint64_t offset = 0;
   std::vector<iovec> memory{};  // piece after piece from `offset` on, no gaps; its content is unspecified afterwards
   CompletionSink* sink = nullptr;
+  // A read may leave its bytes here instead of in `memory`: pages.size() says so, and is `transferred` then.
+  PagePipe* pages = nullptr;
 
   // Valid in completed():
   int error = 0;                  // 0 or errno

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -213,6 +214,45 @@ class Collector : public CompletionSink {
   std::condition_variable changed_;
   std::vector<Operation*> done_;
 };
+
+// The bytes of a cached file reach a socket from its pages, up to its end, and the same as through memory.
+TEST_F(RootTest, ACachedReadMayLeavePagesInsteadOfBytes) {
+  std::string text(300'000, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 4096);
+  put(directory_ + "/f", text);
+  auto engine = make_posix_engine().value();
+  for (const std::uint64_t offset : {0, 4096, 250'001}) {
+    Collector collector;
+    PagePipe pages;
+    std::string memory(200'000, '-');
+    Operation read;
+    read.file = root_->open_file(self_, "f", Direction::kRead).value();
+    read.offset = offset;
+    read.memory = {{memory.data(), memory.size()}};
+    read.sink = &collector;
+    read.pages = &pages;
+    engine->submit(read);
+    collector.wait(1);
+    const std::string expected = text.substr(offset, memory.size());
+    ASSERT_EQ(read.error, 0);
+    ASSERT_EQ(read.transferred, expected.size());
+    std::string got = memory.substr(0, expected.size());
+    if (pages.size() > 0) {
+      ASSERT_EQ(pages.size(), expected.size());
+      int ends[2];
+      ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+      for (std::size_t there = 0; there < expected.size();) {
+        pages.drain(ends[0], expected.size() - there);
+        const ssize_t count = recv(ends[1], got.data() + there, got.size() - there, 0);
+        ASSERT_GT(count, 0);
+        there += static_cast<std::size_t>(count);
+      }
+      close(ends[0]);
+      close(ends[1]);
+    }
+    EXPECT_TRUE(got == expected) << offset;
+  }
+}
 
 TEST(FaultyEngine, FailsAndShortensAsTold) {
   auto engine = make_faulty_engine(make_null_engine(), [](const Operation& operation) -> std::optional<Fault> {

@@ -352,7 +352,7 @@ bool StreamConnection::has_unsent() {
 
 void StreamConnection::enqueue(Outgoing message) {
   Sending entry;
-  entry.size = message.frame.size() + message.payload.size();
+  entry.size = message.frame.size() + message.payload.size() + message.pages.size();
   for (const auto& part : message.borrowed) entry.size += part.size();
   if (const auto found = charges_.find(tag_of(message.frame)); found != charges_.end()) {
     entry.charge = found->second;
@@ -366,14 +366,8 @@ void StreamConnection::enqueue(Outgoing message) {
 void StreamConnection::drain(std::unique_lock<std::mutex>& lock) {
   sending_ = true;
   while (!queue_.empty() && stage_ < Stage::kEnding) {
-    std::array<iovec, kParts> parts;
-    msghdr header{};
-    header.msg_iov = parts.data();
-    header.msg_iovlen = gather(parts);
-    lock.unlock();
-    const auto sent = send_message(socket_, header);
+    const auto sent = send_next(lock);
     const int error = errno;
-    lock.lock();
     if (sent < 0) {
       if (error == EINTR) continue;
       want_write_ = error == EAGAIN;
@@ -384,6 +378,22 @@ void StreamConnection::drain(std::unique_lock<std::mutex>& lock) {
   }
   sending_ = false;
   if (stage_ >= Stage::kEnding) idle_.notify_all();
+}
+
+// Pages of a file, or memory up to the next ones. As send(2).
+ssize_t StreamConnection::send_next(std::unique_lock<std::mutex>& lock) {
+  std::array<iovec, kParts> parts;
+  msghdr header{};
+  header.msg_iov = parts.data();
+  Sending& first = queue_.front();
+  const bool pages = first.pages_are_next();
+  if (!pages) header.msg_iovlen = gather(parts);
+  lock.unlock();
+  const auto sent = pages ? first.message.pages.drain(socket_, first.size - first.sent) : send_message(socket_, header);
+  const int error = errno;
+  lock.lock();
+  errno = error;
+  return sent;
 }
 
 // What is to be sent next; the entries stay where they are while others are added behind them.
@@ -401,7 +411,7 @@ std::size_t StreamConnection::gather(std::span<iovec> parts) {
     add(entry.message.frame.data(), entry.message.frame.size());
     add(entry.message.payload.data(), entry.message.payload.size());
     for (const auto& part : entry.message.borrowed) add(part.data(), part.size());
-    if (count == parts.size()) break;
+    if (count == parts.size() || entry.message.pages.size() > 0) break;
   }
   return count;
 }

@@ -85,6 +85,7 @@ class StreamConnection final : public Connection, public Source, public std::ena
   struct Sending {
     Outgoing message;
     std::size_t size = 0;  // of frame and payload
+    bool pages_are_next() const { return message.pages.size() > 0 && sent >= message.frame.size(); }
     std::size_t sent = 0;
     Charge charge;
   };
@@ -114,6 +115,7 @@ class StreamConnection final : public Connection, public Source, public std::ena
   void enqueue(Outgoing message);
   void drain(std::unique_lock<std::mutex>& lock);
   std::size_t gather(std::span<iovec> parts);
+  ssize_t send_next(std::unique_lock<std::mutex>& lock);
   void mark_sent(std::size_t count);
   void release(const Charge& charge);
   void update_interest();

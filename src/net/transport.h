@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "base/page_pipe.h"
 #include "net/buffer.h"
 #include "net/endpoint.h"
 #include "wire/codec.h"
@@ -41,6 +42,8 @@ struct Incoming {
 struct Outgoing {
   std::vector<std::byte> frame{};  // from wire::encode: header and body
   Buffer payload{};
+  // Or pages of a file.
+  PagePipe pages{};
   // Or memory of somebody else, sent in this order: it stays untouched until the reply has come or closed() was called.
   std::vector<std::span<const std::byte>> borrowed{};
 };
@@ -143,7 +146,8 @@ class Transport {
   static Result<std::unique_ptr<Transport>> create(const TransportOptions& options);
   virtual ~Transport() = default;
 
-  // The handler outlives the listener. A Unix socket left by a dead process is replaced, a live one is kIo EADDRINUSE.
+  // The handler outlives the listener. From now on the process ignores SIGPIPE: there is no other way to send pages to
+  // a peer that may be gone. A Unix socket left by a dead process is replaced, a live one is kIo EADDRINUSE.
   virtual Result<std::unique_ptr<Listener>> listen(const Endpoint& endpoint, ListenOptions options,
                                                    Handler& handler) = 0;
 

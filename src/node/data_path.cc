@@ -27,6 +27,14 @@ Request request_of(Job& job, Piece& piece) {
           .stamp = job.stamp};
 }
 
+// Whether a read's bytes may go from the page cache to the socket without passing through our memory: it pays for large
+// ones, and nobody wants to look at them here.
+bool may_take_pages(const Job& job) {
+  constexpr std::uint64_t kLeast = 64 << 10;
+  return job.kind == Job::Kind::kRead && !job.checksum && job.pieces.size() == 1 && job.total >= kLeast &&
+         job.total <= PagePipe::kMost;
+}
+
 std::string text_of(int error) {
   return error == 0 ? std::string() : std::strerror(error);
 }
@@ -246,6 +254,9 @@ void DataPath::append(Flight& flight, Piece& piece) {
     run.offset = piece.offset;
     run.sink = this;
     run.flight = &flight;
+    if (may_take_pages(job)) run.pages = &job.pages;
+  } else {
+    flight.runs.back().pages = nullptr;
   }
   Run& run = flight.runs.back();
   run.memory.push_back({job.memory.data() + piece.at, piece.length});

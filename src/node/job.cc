@@ -28,7 +28,10 @@ net::Outgoing read_reply(Job& job) {
   if (job.memory.empty()) return {.frame = wire::encode(message, {.tag = job.tag})};
   net::Outgoing out;
   out.frame = wire::encode(message, {.tag = job.tag, .payload = job.memory.span(), .checksum = job.checksum});
-  out.payload = std::move(job.memory);
+  if (job.pages.size() > 0)
+    out.pages = std::move(job.pages);
+  else
+    out.payload = std::move(job.memory);
   return out;
 }
 

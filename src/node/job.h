@@ -49,6 +49,7 @@ struct Job : Ordered, boost::intrusive::list_base_hook<boost::intrusive::link_mo
   std::vector<Piece> pieces{};
   std::uint64_t total = 0;  // bytes of all pieces
   net::Buffer memory{};     // the payload of a write from the start; a read's from its first dispatch on
+  PagePipe pages{};         // what was read, if it is not in the memory
 
   std::size_t left = 0;  // pieces not settled
   wire::ReplyHead head{};

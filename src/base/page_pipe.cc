@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/page_pipe.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+struct Ends {
+  int reading = -1, writing = -1;
+};
+
+// Pipes are kept for the next one who needs one. There are never more than so many, in use or not: each takes two
+// descriptors.
+class Pipes {
+ public:
+  static constexpr std::size_t kLimit = 64;
+
+  static Pipes& instance() {
+    static Pipes* const pipes = new Pipes;  // outlives whoever may still hold one
+    return *pipes;
+  }
+
+  Ends take() {
+    {
+      std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        const Ends ends = free_.back();
+        free_.pop_back();
+        return ends;
+      }
+      if (count_ >= kLimit) return {};
+      ++count_;
+    }
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+      forget();
+      return {};
+    }
+    if (::fcntl(ends[1], F_SETPIPE_SZ, static_cast<int>(PagePipe::kMost)) < 0) {
+      drop({ends[0], ends[1]});
+      return {};
+    }
+    return {ends[0], ends[1]};
+  }
+
+  void keep(const Ends& ends) {
+    std::lock_guard lock(mutex_);
+    free_.push_back(ends);
+  }
+
+  void drop(const Ends& ends) {
+    ::close(ends.reading);
+    ::close(ends.writing);
+    forget();
+  }
+
+ private:
+  void forget() {
+    std::lock_guard lock(mutex_);
+    --count_;
+  }
+
+  std::mutex mutex_;
+  std::vector<Ends> free_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+PagePipe::PagePipe(PagePipe&& other) noexcept
+    : reading_(std::exchange(other.reading_, -1)),
+      writing_(std::exchange(other.writing_, -1)),
+      size_(std::exchange(other.size_, 0)),
+      left_(std::exchange(other.left_, 0)) {}
+
+PagePipe& PagePipe::operator=(PagePipe&& other) noexcept {
+  PagePipe moved(std::move(other));
+  std::swap(reading_, moved.reading_);
+  std::swap(writing_, moved.writing_);
+  std::swap(size_, moved.size_);
+  std::swap(left_, moved.left_);
+  return *this;
+}
+
+PagePipe::~PagePipe() {
+  release();
+}
+
+bool PagePipe::open() {
+  const Ends ends = Pipes::instance().take();
+  reading_ = ends.reading;
+  writing_ = ends.writing;
+  return reading_ >= 0;
+}
+
+void PagePipe::release() {
+  if (reading_ < 0) return;
+  if (left_ == 0)
+    Pipes::instance().keep({reading_, writing_});
+  else
+    Pipes::instance().drop({reading_, writing_});
+  reading_ = writing_ = -1;
+  size_ = left_ = 0;
+}
+
+bool PagePipe::fill(int file, std::uint64_t offset, std::size_t length) {
+  release();
+  if (length > kMost || !open()) return false;
+  auto at = static_cast<loff_t>(offset);
+  while (left_ < length) {
+    const auto moved = ::splice(file, &at, writing_, nullptr, length - left_, SPLICE_F_NONBLOCK);
+    if (moved == 0) break;  // the end of the file
+    if (moved < 0) {
+      release();
+      return false;
+    }
+    left_ += static_cast<std::size_t>(moved);
+  }
+  size_ = left_;
+  return true;
+}
+
+std::ptrdiff_t PagePipe::drain(int socket, std::size_t most) {
+  const auto moved = ::splice(reading_, nullptr, socket, nullptr, most, SPLICE_F_NONBLOCK);
+  if (moved > 0) left_ -= static_cast<std::size_t>(moved);
+  return moved;
+}
+
+}  // namespace tutti
