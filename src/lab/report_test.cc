@@ -92,7 +92,7 @@ TEST(Report, ReplacesTheFileOrSaysWhyNot) {
   EXPECT_EQ(text.str(), to_html({"new", "", "", {}, {}}));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 
-  std::ofstream(folder / "page.md") << "before\n" << kMarkdownMarker << "\nold\n";
+  std::ofstream(folder / "page.md") << "before\n" << kMarkdownMarker << "\nstale text\n";
   ExperimentResult result;
   result.name = "sc11-figure2";
   result.claims.push_back(
@@ -102,7 +102,7 @@ TEST(Report, ReplacesTheFileOrSaysWhyNot) {
   const std::string claims{std::istreambuf_iterator<char>(markdown), {}};
   EXPECT_TRUE(claims.starts_with("before\n")) << claims;
   EXPECT_THAT(claims, testing::HasSubstr("| mean <br>`window` | 3 | ≤ 3 | 4× | – | **no** |"));
-  EXPECT_THAT(claims, testing::Not(testing::HasSubstr("old")));
+  EXPECT_THAT(claims, testing::Not(testing::HasSubstr("stale text")));
 
   const auto refused = write_html({}, folder / "none" / "page.html");
   ASSERT_FALSE(refused);
