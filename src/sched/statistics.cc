@@ -62,16 +62,17 @@ Scheduler::Percentiles WaitHistogram::percentiles() const {
 }
 
 SchedulerStatistics::Application& SchedulerStatistics::of(ApplicationId id) {
-  if (last_ && last_id_ == id) return *last_;
-  const auto it = applications_.find(id);
-  if (it != applications_.end()) {
-    last_ = it->second.get();
-  } else {
+  if (id < nearby_.size() && nearby_[id]) return *nearby_[id];
+  auto it = applications_.find(id);
+  if (it == applications_.end()) {
     if (applications_.size() >= kMostApplications) forget_idle();
-    last_ = applications_.emplace(id, std::make_unique<Application>()).first->second.get();
+    it = applications_.emplace(id, std::make_unique<Application>()).first;
   }
-  last_id_ = id;
-  return *last_;
+  if (id < kNearby) {
+    if (id >= nearby_.size()) nearby_.resize(std::min<std::size_t>(kNearby, std::bit_ceil(id + 1u)));
+    nearby_[id] = it->second.get();
+  }
+  return *it->second;
 }
 
 void SchedulerStatistics::forget_idle() {
@@ -80,6 +81,7 @@ void SchedulerStatistics::forget_idle() {
     if (counts.added != counts.completed + counts.cancelled) return false;
     add_counts(departed_.counts, counts);
     departed_.waits.merge(item.second->waits);
+    if (item.first < nearby_.size()) nearby_[item.first] = nullptr;
     return true;
   });
 }

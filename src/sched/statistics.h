@@ -9,6 +9,7 @@
 #include <boost/histogram/storage_adaptor.hpp>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <memory>
+#include <vector>
 
 namespace tutti {
 
@@ -55,14 +56,14 @@ class SchedulerStatistics {
     WaitHistogram waits;
   };
   static constexpr std::size_t kMostApplications = 10'000;
+  static constexpr std::size_t kNearby = 32768;
 
   Application& of(ApplicationId id);
   void forget_idle();
 
   boost::unordered_flat_map<ApplicationId, std::unique_ptr<Application>> applications_;
-  ApplicationId last_id_ = 0;  // requests of one application come in bursts
-  Application* last_ = nullptr;
-  Application departed_;  // the sum of the forgotten ones
+  std::vector<Application*> nearby_;  // those of small ids, by id: most ids are small
+  Application departed_;              // the sum of the forgotten ones
   std::uint64_t batches_ = 0;
   std::uint64_t largest_batch_ = 0;
 };

@@ -128,9 +128,10 @@ class Concert final : public QueuedPolicy {
   // The first in the order, unless an operation is in the middle of its run.
   std::uint32_t next_phase() {
     const std::uint32_t first = order_.top();
-    if (run_.left == 0 || !order_.contains(run_.phase) || run_.phase == first) return first;
-    const Request& next = store_.request(phases_[run_.phase].requests.top(store_));
-    return next.stamp.operation == run_.operation && phases_[run_.phase].key == run_.key ? run_.phase : first;
+    if (run_.left == 0 || run_.phase == first || !order_.contains(run_.phase)) return first;
+    Phase& running = phases_[run_.phase];
+    if (running.key != run_.key) return first;  // the number is another phase's by now
+    return store_.request(running.requests.top(store_)).stamp.operation == run_.operation ? run_.phase : first;
   }
 
   void note_run(std::uint32_t number, const Request& request) {
