@@ -15,12 +15,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/table.h"
+#include "base/temporary_directory.h"
 #include "bench.h"
 #include "gate/channel.h"
 #include "gate/client.h"
@@ -401,19 +401,18 @@ void print(const std::vector<Row>& rows, const Scale& scale, bool json) {
 }
 
 int run(const Options& options) {
-  std::string directory = (std::filesystem::temp_directory_path() / "tutti-bench-XXXXXX").string();
-  if (!mkdtemp(directory.data())) return report({ErrorCode::kIo, "cannot make a temporary directory", errno});
+  const TemporaryDirectory directory;
+  if (directory.path().empty()) return report({ErrorCode::kIo, "cannot make a temporary directory", errno});
   std::vector<Row> rows;
   std::optional<Error> error;
   for (const bool tcp : {false, true}) {
-    auto row = measure(directory, tcp, options.quick);
+    auto row = measure(directory.path(), tcp, options.quick);
     if (row)
       rows.push_back(*row);
     else
       error = row.error();
   }
-  const auto scale = measure_scale(directory, options);
-  std::filesystem::remove_all(directory);
+  const auto scale = measure_scale(directory.path(), options);
   if (!scale) error = scale.error();
   if (error) return report(*error);
   print(rows, *scale, options.json);

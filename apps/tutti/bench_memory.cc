@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -37,14 +38,14 @@ constexpr std::uint64_t kWritten = 64 << 10;    // of each write
 // A node in a process of its own, killed when its object goes.
 class NodeProcess {
  public:
-  static Result<std::unique_ptr<NodeProcess>> start(const BenchDirectory& directory) {
+  static Result<std::unique_ptr<NodeProcess>> start(const TemporaryDirectory& directory) {
     auto node = std::make_unique<NodeProcess>();
-    node->endpoint_ = "unix:" + (directory.path() / "node.sock").string();
+    node->endpoint_ = "unix:" + directory / "node.sock";
     Cluster cluster;
     cluster.nodes = {{"node0", node->endpoint_, {0}}};
-    const std::string description = directory.path() / "cluster.toml";
+    const std::string description = directory / "cluster.toml";
     if (auto saved = save_cluster(cluster, description); !saved) return Failure(saved.error());
-    const std::string data = directory.path() / "data";
+    const std::string data = directory / "data";
     std::filesystem::create_directories(data);
     const std::string buffers = fmt::format("{}", kBuffers);
     const char* words[] = {"tutti",     "node",          "--cluster", description.c_str(), "--dir", data.c_str(),
@@ -129,11 +130,11 @@ Result<Measured> measure(const MemoryArguments& arguments) {
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
-  const BenchDirectory directory;
+  const TemporaryDirectory directory;
   auto node = NodeProcess::start(directory);
   if (!node) return Failure(node.error());
   {  // what is read has to be there
-    auto client = Client::connect({.cluster = *load_cluster(directory.path() / "cluster.toml"), .application = 1});
+    auto client = Client::connect({.cluster = *load_cluster(directory / "cluster.toml"), .application = 1});
     if (!client) return Failure(client.error());
     for (int i = 0; i < 16; ++i) {
       auto file = (*client)->open(fmt::format("file{}", i), {.write = true, .create = true});

@@ -71,7 +71,7 @@ class Rows {
 
   Result<void> run_cluster(const NodeOptions& options, const std::string& what, const std::vector<Shape>& shapes,
                            std::uint64_t window) {
-    const BenchDirectory directory;
+    const TemporaryDirectory directory;
     auto cluster = BenchCluster::start(directory, options, arguments_.nodes);
     if (!cluster) return Failure(cluster.error());
     for (const std::string direction : {"write", "read"})
@@ -85,7 +85,7 @@ class Rows {
   }
 
   Result<void> run_direct() {
-    const BenchDirectory directory;
+    const TemporaryDirectory directory;
     for (const std::string direction : {"write", "read"}) {
       auto measured = run_storage(row("fio", direction, kLarge, 1, 8), directory, duration(), kDirect);
       if (!measured) return Failure(measured.error());

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -145,24 +146,14 @@ Row run_socket(Row row, Duration duration) {
   return row;
 }
 
-BenchDirectory::BenchDirectory() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "tutti-bench-XXXXXX").string();
-  if (::mkdtemp(pattern.data()) != nullptr) path_ = pattern;
-}
-
-BenchDirectory::~BenchDirectory() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-}
-
-Result<std::unique_ptr<BenchCluster>> BenchCluster::start(const BenchDirectory& directory, NodeOptions options,
+Result<std::unique_ptr<BenchCluster>> BenchCluster::start(const TemporaryDirectory& directory, NodeOptions options,
                                                           std::uint32_t nodes) {
   auto bench = std::make_unique<BenchCluster>();
-  options.directory = directory.path() / "data";
+  options.directory = directory / "data";
   std::filesystem::create_directories(options.directory);
   for (std::uint32_t i = 0; i < nodes; ++i) {
     options.name = fmt::format("node{}", i);
-    options.listen = {"unix:" + (directory.path() / fmt::format("{}.sock", i)).string()};
+    options.listen = {"unix:" + directory / fmt::format("{}.sock", i)};
     options.targets = {i};
     auto node = Node::start(options);
     if (!node) return Failure(node.error());
@@ -238,7 +229,7 @@ struct SlotOperation : Operation, CompletionSink {
   }
 };
 
-Result<Row> run_engine(Row row, const BenchDirectory& directory, const std::string& name, Duration duration,
+Result<Row> run_engine(Row row, const TemporaryDirectory& directory, const std::string& name, Duration duration,
                        std::uint64_t window) {
   row.what = "engine";
   auto engine = make_posix_engine();
@@ -267,11 +258,11 @@ Result<Row> run_engine(Row row, const BenchDirectory& directory, const std::stri
 
 }  // namespace
 
-Result<Row> run_storage(Row row, const BenchDirectory& directory, Duration duration, std::uint64_t window) {
+Result<Row> run_storage(Row row, const TemporaryDirectory& directory, Duration duration, std::uint64_t window) {
   const std::string name = "storage";
-  if (!std::filesystem::exists(directory.path() / name)) {
-    std::FILE* file = std::fopen((directory.path() / name).c_str(), "wb");
-    if (file == nullptr) return fail(ErrorCode::kIo, (directory.path() / name).string() + ": cannot be made");
+  if (!std::filesystem::exists(directory / name)) {
+    std::FILE* file = std::fopen((directory / name).c_str(), "wb");
+    if (file == nullptr) return fail(ErrorCode::kIo, directory / name + ": cannot be made");
     const std::vector<std::byte> block(kLarge, std::byte{1});
     for (std::uint64_t i = 0; i < window; i += kLarge) std::fwrite(block.data(), 1, block.size(), file);
     std::fflush(file);
@@ -279,7 +270,7 @@ Result<Row> run_storage(Row row, const BenchDirectory& directory, Duration durat
     std::fclose(file);
   }
   if (std::system("command -v fio >/dev/null 2>&1") == 0)
-    return run_fio(std::move(row), directory.path() / name, duration, window);
+    return run_fio(std::move(row), directory / name, duration, window);
   return run_engine(std::move(row), directory, name, duration, window);
 }
 

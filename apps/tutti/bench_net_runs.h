@@ -4,12 +4,12 @@
 
 #include <tutti/client.h>
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/temporary_directory.h"
 #include "node/node.h"
 
 namespace tutti::cli {
@@ -33,24 +33,11 @@ struct Row {
 // A loop over Unix sockets with nothing behind them: what the transport cannot beat.
 Row run_socket(Row row, Duration duration);
 
-// A directory that goes with its object.
-class BenchDirectory {
- public:
-  BenchDirectory();
-  ~BenchDirectory();
-  BenchDirectory(const BenchDirectory&) = delete;
-  BenchDirectory& operator=(const BenchDirectory&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 // Nodes in this process behind Unix sockets.
 class BenchCluster {
  public:
   // `options`: of each node; the rest is filled in.
-  static Result<std::unique_ptr<BenchCluster>> start(const BenchDirectory& directory, NodeOptions options,
+  static Result<std::unique_ptr<BenchCluster>> start(const TemporaryDirectory& directory, NodeOptions options,
                                                      std::uint32_t nodes);
 
   // One client per thread, as processes of a job have; each has a file of `window` bytes and goes round in it.
@@ -62,6 +49,6 @@ class BenchCluster {
 };
 
 // The same directory without Tutti, around the page cache: fio if it is installed, else our own engine in a loop.
-Result<Row> run_storage(Row row, const BenchDirectory& directory, Duration duration, std::uint64_t window);
+Result<Row> run_storage(Row row, const TemporaryDirectory& directory, Duration duration, std::uint64_t window);
 
 }  // namespace tutti::cli

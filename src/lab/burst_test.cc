@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/temporary_directory.h"
 #include "node/node.h"
 
 namespace tutti::lab {
@@ -14,15 +15,14 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Burst, MovesAllOfItWithSeveralOperationsUnderWay) {
-  std::string pattern = (fs::temp_directory_path() / "tutti-burst-XXXXXX").string();
-  const std::string directory = mkdtemp(pattern.data());
-  fs::create_directory(directory + "/files");
+  const TemporaryDirectory directory;
+  fs::create_directory(directory / "files");
   ClientOptions options;
   std::vector<std::unique_ptr<Node>> nodes;
   for (TargetId i = 0; i < 2; ++i) {
-    const std::string endpoint = "unix:" + directory + "/" + std::to_string(i);
+    const std::string endpoint = "unix:" + directory / std::to_string(i);
     NodeOptions node;
-    node.directory = directory + "/files";
+    node.directory = directory / "files";
     node.listen = {endpoint};
     node.targets = {i};
     nodes.push_back(Node::start(node).value());
@@ -34,7 +34,7 @@ TEST(Burst, MovesAllOfItWithSeveralOperationsUnderWay) {
   Burst burst{.offset = 17, .total = Bytes(1 << 20), .operation = Bytes(100000), .depth = 4};
   const auto written = run_burst(*file, burst);
   ASSERT_TRUE(written) << written.error().message;
-  EXPECT_EQ(fs::file_size(directory + "/files/file"), burst.offset + burst.total.count());
+  EXPECT_EQ(fs::file_size(directory / "files/file"), burst.offset + burst.total.count());
   burst.direction = Direction::kRead;
   EXPECT_TRUE(run_burst(*file, burst));
   burst.offset = 1 << 20;  // ends past the end of the file
@@ -44,7 +44,6 @@ TEST(Burst, MovesAllOfItWithSeveralOperationsUnderWay) {
   file.reset();
   client.reset();
   nodes.clear();
-  fs::remove_all(directory);
 }
 
 }  // namespace

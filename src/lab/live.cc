@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
+#include "base/temporary_directory.h"
 #include "engine/device.h"
 #include "node/node.h"
 #include "wire/messages.h"
@@ -34,25 +35,6 @@ constexpr std::chrono::duration<double> kShuffle(0.05);
 Failure system_failure(const std::string& what) {
   return fail(ErrorCode::kIo, fmt::format("{}: {}", what, std::strerror(errno)), errno);
 }
-
-// A directory that goes with its object.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = (fs::temp_directory_path() / "tutti-live-XXXXXX").string();
-    if (mkdtemp(pattern.data())) path_ = pattern;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // Child processes; those that are left when it goes are killed.
 class Children {
