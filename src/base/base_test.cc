@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <set>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/page_pipe.h"
 #include "base/prng.h"
+#include "base/temporary_directory.h"
 #include "base/units.h"
 
 namespace tutti {
@@ -23,7 +29,8 @@ TEST(Units, DurationsAndSizesRoundTrip) {
   EXPECT_EQ(*parse_bytes("64KiB"), 64_KiB);
   EXPECT_EQ(*parse_bytes("4 MB"), Bytes(4'000'000));
   EXPECT_EQ(*parse_bytes("17"), 17_B);
-  for (const char* wrong : {"", "ms", "5", "-1s", "1 parsec", "1e300s", "nan"}) EXPECT_FALSE(parse_duration(wrong)) << wrong;
+  for (const char* wrong : {"", "ms", "5", "-1s", "1 parsec", "1e300s", "nan"})
+    EXPECT_FALSE(parse_duration(wrong)) << wrong;
   for (const char* wrong : {"", "KiB", "-1", "4 MiBB", "1e30", "inf"}) EXPECT_FALSE(parse_bytes(wrong)) << wrong;
   EXPECT_EQ(format(milliseconds(250)), "250 ms");
   EXPECT_EQ(format(64_KiB), "64 KiB");
@@ -86,6 +93,60 @@ TEST(RealClock, AWaitInThePastReturnsAtOnce) {
   std::unique_lock lock(mutex);
   real_clock().wait(wakeup, lock, real_clock().now() - hours(1));
   SUCCEED();
+}
+
+// What was lent stays what it is, through a socket and into a file or memory, however it lies in pages.
+TEST(PagePipe, MovesMemoryThroughASocketIntoAFileAndIntoMemory) {
+  std::string text(PagePipe::kMost, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 4096);
+  const TemporaryDirectory directory;
+  const int file = open((directory / "f").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  std::string there(text.size(), '-');
+  std::size_t sent = 0, stored = 0;
+  while (stored < text.size()) {
+    PagePipe lent, taken;
+    ASSERT_TRUE(lent.open() && taken.open());
+    ASSERT_GT(
+        lent.take(std::as_bytes(std::span(text)).subspan(sent, std::min<std::size_t>(100001, text.size() - sent))), 0);
+    const auto moved = lent.drain(ends[0], lent.left());
+    ASSERT_GT(moved, 0);
+    sent += static_cast<std::size_t>(moved);
+    while (taken.take(ends[1], PagePipe::kMost) > 0) {
+    }
+    ASSERT_EQ(errno, EAGAIN);
+    ASSERT_EQ(stored + taken.size(), sent);
+    if (stored % 2 == 0) {
+      std::string copied(taken.left(), '-');
+      ASSERT_TRUE(taken.read(std::as_writable_bytes(std::span(copied))));
+      ASSERT_EQ(pwrite(file, copied.data(), copied.size(), static_cast<off_t>(stored)), copied.size());
+    }
+    while (taken.left() > 0) ASSERT_GT(taken.write(file, stored + taken.size() - taken.left()), 0);
+    stored += taken.size();
+  }
+  ASSERT_EQ(pread(file, there.data(), there.size(), 0), there.size());
+  EXPECT_TRUE(there == text);
+  close(file);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(PagePipe, APeerThatIsGoneIsAnErrorAndNoSignal) {
+  signal(SIGPIPE, SIG_DFL);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  close(ends[1]);
+  const std::string text(10000, 'x');
+  PagePipe pages;
+  ASSERT_TRUE(pages.open());
+  ASSERT_EQ(pages.take(std::as_bytes(std::span(text))), 10000);
+  EXPECT_EQ(pages.drain(ends[0], pages.left()), -1);
+  EXPECT_EQ(errno, EPIPE);
+  sigset_t waiting;
+  sigpending(&waiting);
+  EXPECT_EQ(sigismember(&waiting, SIGPIPE), 0);
+  close(ends[0]);
 }
 
 }  // namespace

@@ -2,14 +2,38 @@
 #include "base/page_pipe.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 namespace tutti {
 namespace {
+
+// splice(2) has no MSG_NOSIGNAL: while this lives, a peer that is gone costs this thread an error and no signal.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~NoPipeSignal() {
+    if (sigismember(&before_, SIGPIPE) != 0) return;
+    const int error = errno;
+    const timespec at_once{};
+    if (error == EPIPE) sigtimedwait(&set_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+
+ private:
+  sigset_t set_, before_;
+};
 
 struct Ends {
   int reading = -1, writing = -1;
@@ -93,6 +117,7 @@ PagePipe::~PagePipe() {
 }
 
 bool PagePipe::open() {
+  release();
   const Ends ends = Pipes::instance().take();
   reading_ = ends.reading;
   writing_ = ends.writing;
@@ -110,7 +135,6 @@ void PagePipe::release() {
 }
 
 bool PagePipe::fill(int file, std::uint64_t offset, std::size_t length) {
-  release();
   if (length > kMost || !open()) return false;
   auto at = static_cast<loff_t>(offset);
   while (left_ < length) {
@@ -120,16 +144,51 @@ bool PagePipe::fill(int file, std::uint64_t offset, std::size_t length) {
       release();
       return false;
     }
-    left_ += static_cast<std::size_t>(moved);
+    came(moved);
   }
-  size_ = left_;
   return true;
 }
 
+std::ptrdiff_t PagePipe::take(int socket, std::size_t most) {
+  return came(::splice(socket, nullptr, writing_, nullptr, most, SPLICE_F_NONBLOCK));
+}
+
+std::ptrdiff_t PagePipe::take(std::span<const std::byte> memory) {
+  const iovec part{const_cast<std::byte*>(memory.data()), memory.size()};
+  return came(::vmsplice(writing_, &part, 1, SPLICE_F_NONBLOCK));
+}
+
 std::ptrdiff_t PagePipe::drain(int socket, std::size_t most) {
-  const auto moved = ::splice(reading_, nullptr, socket, nullptr, most, SPLICE_F_NONBLOCK);
-  if (moved > 0) left_ -= static_cast<std::size_t>(moved);
-  return moved;
+  errno = 0;
+  const NoPipeSignal quiet;
+  return went(::splice(reading_, nullptr, socket, nullptr, most, SPLICE_F_NONBLOCK));
+}
+
+std::ptrdiff_t PagePipe::write(int file, std::uint64_t offset) {
+  auto at = static_cast<loff_t>(offset);
+  return went(::splice(reading_, nullptr, file, &at, left_, 0));
+}
+
+bool PagePipe::read(std::span<std::byte> into) {
+  while (left_ > 0) {
+    const auto moved = went(::read(reading_, into.data(), left_));
+    if (moved <= 0 && errno != EINTR) return false;
+    if (moved > 0) into = into.subspan(static_cast<std::size_t>(moved));
+  }
+  return true;
+}
+
+std::ptrdiff_t PagePipe::came(std::ptrdiff_t count) {
+  if (count > 0) {
+    size_ += static_cast<std::size_t>(count);
+    left_ += static_cast<std::size_t>(count);
+  }
+  return count;
+}
+
+std::ptrdiff_t PagePipe::went(std::ptrdiff_t count) {
+  if (count > 0) left_ -= static_cast<std::size_t>(count);
+  return count;
 }
 
 }  // namespace tutti

@@ -10,16 +10,12 @@
 #include <tuple>
 
 namespace tutti {
-namespace {
-
 bool is_local(int descriptor) {
   struct statfs status {};
   if (descriptor < 0 || fstatfs(descriptor, &status) != 0) return false;
   const auto type = static_cast<unsigned long>(status.f_type);
   return type == EXT4_SUPER_MAGIC || type == XFS_SUPER_MAGIC || type == BTRFS_SUPER_MAGIC || type == TMPFS_MAGIC;
 }
-
-}  // namespace
 
 bool operator<(const BackingFileKey& a, const BackingFileKey& b) {
   const auto front = [](const BackingFileKey& key) {

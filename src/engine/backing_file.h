@@ -30,6 +30,10 @@ struct BackingFileKey {
   friend bool operator<(const BackingFileKey& a, const BackingFileKey& b);
 };
 
+// The page cache of what a descriptor refers to is this machine's own: no server elsewhere has a say in how long a
+// write takes.
+bool is_local(int descriptor);
+
 // The same for every way of opening one file; never 0.
 FileId file_id(std::uint64_t device, std::uint64_t inode);
 
@@ -54,7 +58,6 @@ class BackingFile {
   const std::shared_ptr<const Credentials>& owner() const { return key_.owner; }
   int descriptor() const { return descriptors_.buffered; }
   int direct_descriptor() const { return descriptors_.direct; }
-  // Its page cache is this machine's own: no server elsewhere has a say in how long a write takes.
   bool local() const { return local_; }
 
   // Group commit: who waits for the running sync, and who for the one after it. Used by the engine only.

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
 
 namespace tutti {
@@ -9,6 +10,17 @@ namespace tutti {
 std::uint64_t Operation::length() const {
   return std::accumulate(memory.begin(), memory.end(), std::uint64_t{0},
                          [](std::uint64_t sum, const iovec& piece) { return sum + piece.iov_len; });
+}
+
+// The engine may have come part of the way: the first piece then begins at what is left of it.
+void Operation::gather() {
+  if (kind != Kind::kWrite || pages == nullptr) return;
+  assert(memory.size() == 1);
+  const std::uint64_t ahead = pages_at > transferred ? pages_at - transferred : 0;
+  const bool complete = pages->read({static_cast<std::byte*>(memory[0].iov_base) + ahead, pages->left()});
+  assert(complete);
+  (void)complete;
+  pages = nullptr;
 }
 
 void deliver(std::span<Operation* const> operations) {
@@ -43,6 +55,7 @@ class FaultyEngine final : public Engine {
       : inner_(std::move(inner)), rule_(std::move(rule)) {}
 
   std::string name() const override { return "faulty " + inner_->name(); }
+  bool takes_pages() const override { return inner_->takes_pages(); }
 
   void submit(std::span<Operation* const> operations) override {
     std::vector<Operation*> failed, rest;
@@ -59,6 +72,7 @@ class FaultyEngine final : public Engine {
     operation.transferred = 0;
     operation.error = fault->error;
     if (fault->error != 0) return true;
+    operation.gather();
     cut(operation.memory, fault->at_most);
     return operation.memory.empty();
   }

@@ -32,8 +32,10 @@ struct Operation {
   std::uint64_t offset = 0;
   std::vector<iovec> memory{};  // piece after piece from `offset` on, no gaps; its content is unspecified afterwards
   CompletionSink* sink = nullptr;
-  // A read may leave its bytes here instead of in `memory`: pages.size() says so, and is `transferred` then.
+  // A read may leave its bytes here instead of in `memory`: pages->size() says so, and is `transferred` then.
+  // A write of one piece of memory may bring some of its bytes here, those from `pages_at` on.
   PagePipe* pages = nullptr;
+  std::size_t pages_at = 0;
 
   // Valid in completed():
   int error = 0;                  // 0 or errno
@@ -48,6 +50,8 @@ struct Operation {
   } progress{};
 
   std::uint64_t length() const;
+  // Of a write: what its pages still hold goes where it belongs in its memory, and there are no pages any more.
+  void gather();
 };
 
 // Gets operations back, from any thread of the engine or from within submit(): must not block, may submit.
@@ -62,6 +66,9 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual std::string name() const = 0;
+
+  // Whether it is good for writes to bring pages. Operations may do so in any case.
+  virtual bool takes_pages() const { return false; }
 
   // Operations may be served in any order and at once. Everything submitted comes back exactly once.
   virtual void submit(std::span<Operation* const> operations) = 0;

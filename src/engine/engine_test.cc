@@ -13,6 +13,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "base/temporary_directory.h"
 #include "engine/root.h"
 
 namespace tutti {
@@ -27,19 +28,18 @@ using testing::UnorderedElementsAre;
 class RootTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "tutti-root-XXXXXX").string();
-    outside_ = mkdtemp(pattern.data());
     chmod(outside_.c_str(), 0755);
     directory_ = outside_ + "/root";
     fs::create_directory(directory_);
     root_ = std::move(Root::open(directory_, {.max_open_files = 8}).value());
   }
-  void TearDown() override { fs::remove_all(outside_); }
 
   void put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
   static int error_of(const auto& result) { return result ? 0 : result.error().system; }
 
-  std::string outside_, directory_;
+  const TemporaryDirectory temporary_;
+  const std::string outside_ = temporary_.path();
+  std::string directory_;
   Root::Caller self_ = std::make_shared<Credentials>(own_credentials());
   Root::Caller other_ = std::make_shared<Credentials>(Credentials{4711, 4711, {}});
   std::unique_ptr<Root> root_;

@@ -37,6 +37,7 @@ class ModelledEngine final : public Engine, private CompletionSink {
   }
 
   std::string name() const override { return "modelled " + inner_->name(); }
+  bool takes_pages() const override { return inner_->takes_pages(); }
 
   void submit(std::span<Operation* const> operations) override {
     std::vector<Operation*> done;

@@ -150,6 +150,7 @@ class PosixEngine final : public Engine {
   }
 
   std::string name() const override { return "posix"; }
+  bool takes_pages() const override { return true; }
 
   void submit(std::span<Operation* const> operations) override {
     std::vector<Operation*> done, pending;
@@ -181,7 +182,9 @@ class PosixEngine final : public Engine {
   Start start(Operation& operation) {
     if (operation.kind == Operation::Kind::kSync) return join_sync(operation);
     if (advance(operation, 0)) return Start::kDone;
-    return try_at_once(operation) ? Start::kDone : Start::kPending;
+    if (try_at_once(operation)) return Start::kDone;
+    operation.gather();
+    return Start::kPending;
   }
 
   // Group commit: a sync that comes while one runs cannot count on it to cover the writes before it; it shares the
@@ -233,22 +236,56 @@ class PosixEngine final : public Engine {
   bool write_at_once(Operation& operation) {
     BackingFile& file = *operation.file;
     const bool ask = file.writes_may_nowait.load(std::memory_order_relaxed);
-    if (!ask && (!file.local() || Clock::now().time_since_epoch() < patient_until_.load(std::memory_order_relaxed)))
-      return false;
+    const bool quick =
+        file.local() && Clock::now().time_since_epoch() >= patient_until_.load(std::memory_order_relaxed);
+    if (!ask && !quick) return false;
     const ActingAs acting(*file.owner());
     if (!acting.ok()) return false;
+    if (operation.pages != nullptr) {
+      if (quick && !write_pages(operation)) return false;  // the ring finds out why
+      operation.gather();
+      if (advance(operation, 0)) return true;
+    }
     while (true) {
       const Step step = next_step(operation);
-      const auto begun = Clock::now();
+      const Stopwatch stopwatch(*this);
       const ssize_t moved = pwritev2(step.descriptor, step.memory, static_cast<int>(step.count),
                                      static_cast<off_t>(operation.progress.offset), ask ? RWF_NOWAIT : 0);
       if (moved < 0 && ask && errno == EOPNOTSUPP) file.writes_may_nowait.store(false, std::memory_order_relaxed);
       if (moved <= 0) return false;  // the ring finds out why
-      if (const auto end = Clock::now(); end - begun > kQuick)
-        patient_until_.store((end + kPatience).time_since_epoch(), std::memory_order_relaxed);
       if (advance(operation, static_cast<std::uint64_t>(moved))) return true;
     }
   }
+
+  // What lies before the pages, and the pages. False: it failed somewhere.
+  bool write_pages(Operation& operation) {
+    const int descriptor = operation.file->descriptor();
+    while (operation.pages->left() > 0) {
+      const std::uint64_t at = operation.progress.offset, ahead = operation.pages_at;
+      const Stopwatch stopwatch(*this);
+      const ssize_t moved =
+          operation.transferred < ahead
+              ? pwrite(descriptor, operation.memory[0].iov_base, ahead - operation.transferred, static_cast<off_t>(at))
+              : operation.pages->write(descriptor, at);
+      if (moved <= 0) return false;
+      advance(operation, static_cast<std::uint64_t>(moved));
+    }
+    return true;
+  }
+
+  // Remembers writes that took long.
+  class Stopwatch {
+   public:
+    explicit Stopwatch(PosixEngine& engine) : engine_(engine) {}
+    ~Stopwatch() {
+      if (const auto end = Clock::now(); end - begun_ > kQuick)
+        engine_.patient_until_.store((end + kPatience).time_since_epoch(), std::memory_order_relaxed);
+    }
+
+   private:
+    PosixEngine& engine_;
+    const Clock::time_point begun_ = Clock::now();
+  };
 
   // Puts the operations' next steps into the ring; those that cannot be started go to `done`.
   void issue(std::span<Operation* const> operations, std::vector<Operation*>& done) {

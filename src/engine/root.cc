@@ -420,6 +420,10 @@ Result<void> Root::remove_attribute(const Caller& caller, const std::string& pat
   });
 }
 
+bool Root::local() const {
+  return is_local(descriptor_);
+}
+
 Result<struct statvfs> Root::usage() {
   struct statvfs usage {};
   if (fstatvfs(descriptor_, &usage) != 0) return failure(directory_);

@@ -73,6 +73,7 @@ class Root {
   Root& operator=(const Root&) = delete;
 
   const std::string& directory() const { return directory_; }
+  bool local() const;  // as BackingFile::local()
   std::size_t open_files() const { return files_.size(); }
 
   // Regular files only. Opened for both directions if the caller may, else for `direction` alone. The owner of a file

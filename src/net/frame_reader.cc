@@ -77,6 +77,18 @@ Result<void> FrameReader::admit(Buffer buffer, std::vector<std::span<std::byte>>
   return message_.header.payload_length == 0 ? finish_payload() : Result<void>{};
 }
 
+void FrameReader::admit(Buffer buffer, PagePipe pages) {
+  assert(!message_.header.has_payload_checksum && message_.header.payload_length > 0);
+  (void)admit(std::move(buffer), std::vector<std::span<std::byte>>{});
+  message_.pages = std::move(pages);
+  pages_open_ = true;
+}
+
+Result<void> FrameReader::taken(std::size_t count) {
+  if (message_.pages.size() == count) message_.pages_at = have_;  // the first ones
+  return filled(count);
+}
+
 std::size_t FrameReader::room(std::span<iovec> into) const {
   std::size_t count = 0;
   for (std::size_t i = first_part_; i < parts_.size() && count < into.size(); ++i) {
@@ -108,6 +120,7 @@ Incoming FrameReader::take() {
   assert(state_ == State::kComplete);
   state_ = State::kHeader;
   have_ = 0;
+  pages_open_ = false;
   parts_.clear();
   whole_.clear();
   return std::exchange(message_, Incoming{});

@@ -41,10 +41,19 @@ class FrameReader {
 
   // In kAdmission. The payload goes into `buffer` or over `parts`, header().payload_length bytes together.
   Result<void> admit(Buffer buffer, std::vector<std::span<std::byte>> parts);
+  // Or as much of it as there is room for into pages, the rest into `buffer`, which has room for all of it.
+  void admit(Buffer buffer, PagePipe pages);
 
   // In kPayload: where the payload's next bytes belong, and that `count` of them have been put there.
   std::size_t room(std::span<iovec> into) const;
   Result<void> filled(std::size_t count);
+  // In kPayload: pages for its next bytes, and that `count` of them are there, or that there is no more room. Nullptr:
+  // they go elsewhere.
+  PagePipe* pages() { return pages_open_ ? &message_.pages : nullptr; }
+  Result<void> taken(std::size_t count);
+  void pages_full() { pages_open_ = false; }
+  // In kPayload: bytes still to come.
+  std::size_t missing() const { return message_.header.payload_length - have_; }
 
   // In kComplete; back to kHeader.
   Incoming take();
@@ -59,6 +68,7 @@ class FrameReader {
   std::uint32_t most_body_ = wire::kMaxBody;
   wire::HeaderBytes header_bytes_{};
   std::size_t have_ = 0;  // bytes of the current section
+  bool pages_open_ = false;
   Incoming message_;
   std::vector<std::span<std::byte>> parts_;  // of the payload, what is still to be filled
   std::vector<std::span<std::byte>> whole_;  // all of it, for the checksum

@@ -95,6 +95,7 @@ NodeHandshake::Step NodeHandshake::accept(const wire::Digest& digest) {
                               .node = options_.node,
                               .now = options_.now(),
                               .limits = options_.limits,
+                              .pages = options_.pages,
                               .targets = options_.targets};
   return {.answer = wire::encode(welcome, {}), .state = Step::State::kAccepted};
 }

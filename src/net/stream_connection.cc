@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,6 +20,8 @@ namespace {
 
 constexpr std::size_t kParts = 64;                    // of one sendmsg or recvmsg
 constexpr int kRounds = 16;                           // of receiving before others get their turn
+constexpr std::size_t kLeastPages = 64 << 10;         // of a payload, so that it pays to move it by reference
+constexpr std::size_t kShort = 512;                   // header and body of most requests, and little of their payload
 constexpr std::int64_t kRequestOverhead = 1024;       // what a node keeps of a request, roughly
 constexpr std::int64_t kMaxRequestMemory = 24 << 20;  // of all requests of a listener
 constexpr double kDrift = 200e-6;                     // between two clocks, per unit of time
@@ -120,32 +123,55 @@ void StreamConnection::receive() {
       std::lock_guard lock(mutex_);
       if (stage_ >= Stage::kEnding || parking_ != Parking::kNone) return;
     }
-    std::array<iovec, kParts> parts;
-    const auto direct_parts =
-        reader_.state() == FrameReader::State::kPayload ? reader_.room(std::span(parts).first(kParts - 1)) : 0;
-    std::size_t direct_room = 0;
-    for (std::size_t i = 0; i < direct_parts; ++i) direct_room += parts[i].iov_len;
-    parts[direct_parts] = {loop_->scratch(), EventLoop::kScratch};
-    msghdr header{};
-    header.msg_iov = parts.data();
-    header.msg_iovlen = direct_parts + 1;
-    const auto got = ::recvmsg(socket_, &header, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) {
-      const int error = got < 0 ? errno : 0;
-      return finish({ErrorCode::kUnreachable,
-                     error != 0 ? fmt::format("lost the connection: {}", std::strerror(error))
-                                : std::string("the peer closed the connection"),
-                     error});
-    }
-    const auto direct = std::min(static_cast<std::size_t>(got), direct_room);
-    if (direct > 0) {
-      if (auto fine = reader_.filled(direct); !fine) return violated(fine.error());
-    }
-    const auto rest = static_cast<std::size_t>(got) - direct;
-    if (!process({loop_->scratch(), rest})) return;
-    if (static_cast<std::size_t>(got) < direct_room + EventLoop::kScratch) return;  // the socket is empty
+    PagePipe* pages = reader_.state() == FrameReader::State::kPayload ? reader_.pages() : nullptr;
+    if ((pages != nullptr ? receive_pages(*pages) : receive_bytes()) != Received::kMore) return;
   }
+}
+
+StreamConnection::Received StreamConnection::receive_bytes() {
+  std::array<iovec, kParts> parts;
+  const auto direct_parts =
+      reader_.state() == FrameReader::State::kPayload ? reader_.room(std::span(parts).first(kParts - 1)) : 0;
+  std::size_t room = 0;
+  for (std::size_t i = 0; i < direct_parts; ++i) room += parts[i].iov_len;
+  const auto direct_room = room;
+  parts[direct_parts] = {loop_->scratch(), after_pages_ ? kShort : EventLoop::kScratch};
+  room += parts[direct_parts].iov_len;
+  msghdr header{};
+  header.msg_iov = parts.data();
+  header.msg_iovlen = direct_parts + 1;
+  const auto got = ::recvmsg(socket_, &header, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Received::kNothing;
+  if (got <= 0) {
+    const int error = got < 0 ? errno : 0;
+    finish({ErrorCode::kUnreachable,
+            error != 0 ? fmt::format("lost the connection: {}", std::strerror(error))
+                       : std::string("the peer closed the connection"),
+            error});
+    return Received::kOver;
+  }
+  const auto direct = std::min(static_cast<std::size_t>(got), direct_room);
+  if (direct > 0) {
+    if (auto fine = reader_.filled(direct); !fine) {
+      violated(fine.error());
+      return Received::kOver;
+    }
+  }
+  if (!process({loop_->scratch(), static_cast<std::size_t>(got) - direct})) return Received::kOver;
+  return static_cast<std::size_t>(got) < room ? Received::kNothing : Received::kMore;
+}
+
+StreamConnection::Received StreamConnection::receive_pages(PagePipe& pages) {
+  const auto got = pages.take(socket_, reader_.missing());
+  if (got > 0) {
+    (void)reader_.taken(static_cast<std::size_t>(got));  // no checksum to fail
+    return process({}) ? Received::kMore : Received::kOver;
+  }
+  int waiting = 0;
+  if (got < 0 && errno == EAGAIN && ::ioctl(socket_, FIONREAD, &waiting) == 0 && waiting == 0)
+    return Received::kNothing;
+  reader_.pages_full();  // or something is wrong: receiving bytes will tell
+  return Received::kMore;
 }
 
 // False: parked or over.
@@ -176,8 +202,10 @@ bool StreamConnection::admit() {
   Buffer buffer;
   std::vector<std::span<std::byte>> parts;
   Charge charge;
+  PagePipe pages;
   if (node_side() && !handshake_) {
     if (!admit_request(charge)) return false;
+    pages = pages_for(header);
   } else if (handshake_ && header.payload_length > 0) {
     violated({ErrorCode::kProtocol, "a payload from a peer that is not authenticated yet"});
     return false;
@@ -195,8 +223,19 @@ bool StreamConnection::admit() {
     charges_[header.tag] = charge;
     charged_bytes_ += charge.bytes;
   }
-  if (auto fine = reader_.admit(std::move(buffer), std::move(parts)); !fine) violated(fine.error());
+  if (pages.is_open())
+    reader_.admit(std::move(buffer), std::move(pages));
+  else if (auto fine = reader_.admit(std::move(buffer), std::move(parts)); !fine)
+    violated(fine.error());
   return true;
+}
+
+// Closed if the payload is better off in memory.
+PagePipe StreamConnection::pages_for(const wire::Header& header) const {
+  PagePipe pages;
+  if (listener_->options.pages && header.payload_length >= kLeastPages && !header.has_payload_checksum)
+    (void)pages.open();
+  return pages;
 }
 
 bool StreamConnection::admit_request(Charge& charge) {
@@ -240,6 +279,7 @@ bool StreamConnection::wait_for_memory() {
 
 void StreamConnection::deliver() {
   auto message = reader_.take();
+  after_pages_ = message.pages.size() > 0;
   if (handshake_) return shake_hands(message);
   if (!node_side()) {
     if (message.header.type == wire::Type::kWelcome) {  // the node says why it hangs up
@@ -358,6 +398,8 @@ void StreamConnection::enqueue(Outgoing message) {
     entry.charge = found->second;
     charges_.erase(found);
   }
+  entry.lend = established_.welcome.pages && entry.size - message.frame.size() >= kLeastPages &&
+               message.borrowed.size() == 1 && message.pages.open();
   entry.message = std::move(message);
   if (queue_.empty()) progress_ = steady_now();
   queue_.push_back(std::move(entry));
@@ -380,7 +422,7 @@ void StreamConnection::drain(std::unique_lock<std::mutex>& lock) {
   if (stage_ >= Stage::kEnding) idle_.notify_all();
 }
 
-// Pages of a file, or memory up to the next ones. As send(2).
+// Pages, or memory up to the next ones. As send(2).
 ssize_t StreamConnection::send_next(std::unique_lock<std::mutex>& lock) {
   std::array<iovec, kParts> parts;
   msghdr header{};
@@ -389,11 +431,26 @@ ssize_t StreamConnection::send_next(std::unique_lock<std::mutex>& lock) {
   const bool pages = first.pages_are_next();
   if (!pages) header.msg_iovlen = gather(parts);
   lock.unlock();
-  const auto sent = pages ? first.message.pages.drain(socket_, first.size - first.sent) : send_message(socket_, header);
+  const auto sent = pages ? first.send_pages(socket_) : send_message(socket_, header);
   const int error = errno;
   lock.lock();
   errno = error;
   return sent;
+}
+
+// As send(2). What is borrowed but cannot be lent (some mappings of devices) is sent like any other memory.
+ssize_t StreamConnection::Sending::send_pages(int socket) {
+  PagePipe& pages = message.pages;
+  if (pages.left() == 0) {
+    const auto rest = message.borrowed.front().subspan(sent - message.frame.size());
+    if (pages.take(rest) <= 0) {
+      lend = false;
+      pages = {};
+      errno = EINTR;
+      return -1;
+    }
+  }
+  return pages.drain(socket, pages.left());
 }
 
 // What is to be sent next; the entries stay where they are while others are added behind them.
@@ -410,8 +467,9 @@ std::size_t StreamConnection::gather(std::span<iovec> parts) {
     };
     add(entry.message.frame.data(), entry.message.frame.size());
     add(entry.message.payload.data(), entry.message.payload.size());
+    if (entry.lend) break;
     for (const auto& part : entry.message.borrowed) add(part.data(), part.size());
-    if (count == parts.size() || entry.message.pages.size() > 0) break;
+    if (count == parts.size() || entry.has_pages()) break;
   }
   return count;
 }

@@ -85,8 +85,11 @@ class StreamConnection final : public Connection, public Source, public std::ena
   struct Sending {
     Outgoing message;
     std::size_t size = 0;  // of frame and payload
-    bool pages_are_next() const { return message.pages.size() > 0 && sent >= message.frame.size(); }
     std::size_t sent = 0;
+    bool lend = false;  // what is borrowed goes by reference, through `pages`
+    bool has_pages() const { return lend || message.pages.size() > 0; }
+    bool pages_are_next() const { return has_pages() && sent >= message.frame.size(); }
+    ssize_t send_pages(int socket);
     Charge charge;
   };
   // Why nothing is read from the socket right now.
@@ -102,6 +105,10 @@ class StreamConnection final : public Connection, public Source, public std::ena
 
   bool node_side() const { return listener_ != nullptr; }
   void receive();
+  enum class Received { kMore, kNothing, kOver };
+  Received receive_bytes();
+  Received receive_pages(PagePipe& pages);
+  PagePipe pages_for(const wire::Header& header) const;
   bool process(std::span<const std::byte> bytes);
   bool admit();
   bool admit_request(Charge& charge);
@@ -133,6 +140,7 @@ class StreamConnection final : public Connection, public Source, public std::ena
   std::mutex receiving_;
   FrameReader reader_;
   std::vector<std::byte> pending_;  // received, but not processed: parked
+  bool after_pages_ = false;        // the last frame had pages: the next one probably has
   bool reported_ = false;           // the handler knows of this connection
   bool accounted_ = false;          // counted among the listener's authenticated connections
 

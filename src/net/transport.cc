@@ -2,7 +2,6 @@
 #include "net/transport.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -206,7 +205,6 @@ Result<std::unique_ptr<Listener>> StreamTransport::listen(const Endpoint& endpoi
     return fail(ErrorCode::kInvalid, fmt::format("{}: over TCP a cluster key or MUNGE is needed", to_text(endpoint)));
   }
   if (options.munge && !munge_available()) return fail(ErrorCode::kInvalid, "this build has no MUNGE");
-  ::signal(SIGPIPE, SIG_IGN);
   auto state = listener_state(std::move(options), handler);
   auto acceptor = std::make_shared<Acceptor>(loops_, state);
   Endpoint bound = endpoint;

@@ -36,6 +36,9 @@ struct Incoming {
   wire::Header header{};
   std::vector<std::byte> body{};
   Buffer payload{};  // empty if there is none, or if Handler::place() put it elsewhere
+  // With ListenOptions::pages: these bytes of the payload, from `pages_at` on, are here and not in the buffer yet.
+  PagePipe pages{};
+  std::size_t pages_at = 0;
 };
 
 // A frame to send.
@@ -45,6 +48,7 @@ struct Outgoing {
   // Or pages of a file.
   PagePipe pages{};
   // Or memory of somebody else, sent in this order: it stays untouched until the reply has come or closed() was called.
+  // A node that takes pages may look at it later than that: what it then finds is what it was sent.
   std::vector<std::span<const std::byte>> borrowed{};
 };
 
@@ -120,6 +124,7 @@ struct ListenOptions {
   std::shared_ptr<BufferPool> pool{};  // for payloads that arrive; nothing: one of 256 MiB
   std::optional<ClusterKey> key{};     // clients over TCP must prove to hold it; nothing: TCP needs MUNGE
   bool munge = false;                  // accept MUNGE credentials over TCP
+  bool pages = false;                  // large payloads without a checksum may arrive by reference
   std::size_t max_connections = 4096;
   Duration handshake_timeout = std::chrono::seconds(10);
   Duration send_timeout = std::chrono::seconds(30);  // a peer that takes nothing for so long is cut off
@@ -146,8 +151,8 @@ class Transport {
   static Result<std::unique_ptr<Transport>> create(const TransportOptions& options);
   virtual ~Transport() = default;
 
-  // The handler outlives the listener. From now on the process ignores SIGPIPE: there is no other way to send pages to
-  // a peer that may be gone. A Unix socket left by a dead process is replaced, a live one is kIo EADDRINUSE.
+  // The handler outlives the listener. A Unix socket left by a dead process is replaced, a live one is kIo
+  // EADDRINUSE.
   virtual Result<std::unique_ptr<Listener>> listen(const Endpoint& endpoint, ListenOptions options,
                                                    Handler& handler) = 0;
 

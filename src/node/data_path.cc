@@ -255,6 +255,8 @@ void DataPath::append(Flight& flight, Piece& piece) {
     run.sink = this;
     run.flight = &flight;
     if (may_take_pages(job)) run.pages = &job.pages;
+    if (job.kind == Job::Kind::kWrite && job.pages.is_open()) run.pages = &job.pages;
+    run.pages_at = job.pages_at;
   } else {
     flight.runs.back().pages = nullptr;
   }
@@ -347,6 +349,7 @@ void DataPath::finish(Job& job, Effects& effects) {
 }
 
 void DataPath::carry_out(Effects& effects) {
+  gather_joined(effects.operations);
   if (!effects.operations.empty()) parts_.engine->submit(effects.operations);
   for (const auto& flight : effects.landed) parts_.scheduler->complete(flight->batch);
   for (const auto& job : effects.answers) reply(*job);
@@ -357,6 +360,15 @@ void DataPath::carry_out(Effects& effects) {
   std::lock_guard lock(mutex_);
   unanswered_ -= answered;
   if (unanswered_ == 0) idle_.notify_all();
+}
+
+// An operation has pages of one request only.
+void DataPath::gather_joined(std::span<Operation* const> operations) {
+  for (Operation* operation : operations) {
+    const Run& run = static_cast<const Run&>(*operation);
+    if (run.pieces.size() > 1)
+      for (Piece* piece : run.pieces) piece->job->gather();
+  }
 }
 
 // ---- memory, time, numbers ----

@@ -80,6 +80,7 @@ class DataPath : private CompletionSink {
 
   void completed(std::span<Operation* const> operations) override;
   void carry_out(Effects& effects);
+  static void gather_joined(std::span<Operation* const> operations);
 
   void start(Job& job);
   void schedule(Job& job);

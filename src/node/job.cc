@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/job.h"
 
+#include <cerrno>
 #include <cstring>
 
 #include "wire/codec.h"
@@ -69,6 +70,12 @@ wire::Type Job::type() const {
       return wire::Type::kStat;
   }
   return wire::Type::kRead;
+}
+
+void Job::gather() {
+  if (kind != Kind::kWrite || !pages.is_open()) return;
+  if (!pages.read(memory.span().subspan(pages_at, pages.left()))) fail(EIO, "the payload was lost on its way");
+  pages = {};
 }
 
 void reply(Job& job) {

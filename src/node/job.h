@@ -47,9 +47,10 @@ struct Job : Ordered, boost::intrusive::list_base_hook<boost::intrusive::link_mo
   std::shared_ptr<BackingFile> file{};
 
   std::vector<Piece> pieces{};
-  std::uint64_t total = 0;  // bytes of all pieces
-  net::Buffer memory{};     // the payload of a write from the start; a read's from its first dispatch on
-  PagePipe pages{};         // what was read, if it is not in the memory
+  std::uint64_t total = 0;   // bytes of all pieces
+  net::Buffer memory{};      // the payload of a write from the start; a read's from its first dispatch on
+  PagePipe pages{};          // what was read, if it is not in the memory; what is to be written and not there yet
+  std::size_t pages_at = 0;  // where that belongs
 
   std::size_t left = 0;  // pieces not settled
   wire::ReplyHead head{};
@@ -65,6 +66,9 @@ struct Job : Ordered, boost::intrusive::list_base_hook<boost::intrusive::link_mo
 
   UsageTable::Transfer usage() const { return {stamp.application, target, direction(), total}; }
   wire::Type type() const;
+
+  // All of a write's payload is in the memory then. Not while an engine has it.
+  void gather();
 
   // The first failure is the one that is reported.
   void fail(std::int32_t status, const std::string& message) {

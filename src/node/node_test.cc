@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/prng.h"
+#include "base/temporary_directory.h"
 #include "engine/engine.h"
 #include "node/test_client.h"
 
@@ -57,6 +58,7 @@ class Gate {
    public:
     Held(std::unique_ptr<Engine> inner, Gate& gate) : inner_(std::move(inner)), gate_(gate) {}
     std::string name() const override { return "held"; }
+    bool takes_pages() const override { return inner_->takes_pages(); }
     void submit(std::span<Operation* const> operations) override {
       {
         std::lock_guard lock(gate_.mutex_);
@@ -86,19 +88,12 @@ class NodeTest : public testing::Test {
  protected:
   void SetUp() override {
     spdlog::set_level(spdlog::level::warn);
-    std::string pattern = (fs::temp_directory_path() / "tutti-node-XXXXXX").string();
-    base_ = mkdtemp(pattern.data());
-    chmod(base_.c_str(), 0755);
-    directory_ = base_ + "/data";
+    chmod(base_.path().c_str(), 0755);
     fs::create_directory(directory_);
-    endpoint_ = "unix:" + base_ + "/socket";
     options_.directory = directory_;
     options_.listen = {endpoint_};
   }
-  void TearDown() override {
-    node_.reset();
-    fs::remove_all(base_);
-  }
+  void TearDown() override { node_.reset(); }
   void start() {
     auto started = Node::start(options_);
     ASSERT_TRUE(started) << started.error().message;
@@ -116,7 +111,9 @@ class NodeTest : public testing::Test {
     return {std::istreambuf_iterator<char>(stream), {}};
   }
 
-  std::string base_, directory_, endpoint_;
+  const TemporaryDirectory base_;
+  const std::string directory_ = base_ / "data";
+  const std::string endpoint_ = "unix:" + base_ / "socket";
   NodeOptions options_;
   std::unique_ptr<Node> node_;
 };
@@ -223,6 +220,95 @@ TEST_F(NodeTest, AFailureIsItsOwnersAlone) {
   EXPECT_EQ(second.head(before).status, 0);
   EXPECT_EQ(second.head(after).status, 0);
   EXPECT_EQ(content("a").substr(8192, 4096), std::string(4096, '3'));
+}
+
+std::string pattern(std::size_t size, std::size_t seed) {
+  std::string text(size, '\0');
+  for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>((i + seed) * 7 + i / 4096);
+  return text;
+}
+
+// By reference or not, joined with its neighbour or not, in one extent or several, after some that failed.
+TEST_F(NodeTest, LargeWritesOfEveryKindAreTheSameFile) {
+  options_.depth = 1;
+  options_.policy = "to";
+  Gate gate;
+  options_.wrap_engine = [&](std::unique_ptr<Engine> inner) {
+    return gate.wrapper()(make_faulty_engine(std::move(inner), [](const Operation& operation) -> std::optional<Fault> {
+      if (operation.offset >= 64 << 20) return Fault{.error = EIO};
+      if (operation.offset == 12 << 20) return Fault{.at_most = 70000};
+      return std::nullopt;
+    }));
+  };
+  start();
+  TestClient client(endpoint_);
+  EXPECT_TRUE(client.connection().welcome().pages);
+  const auto file = create(client, "a", 1);
+  struct Write {
+    std::uint64_t offset;
+    std::size_t size;
+    bool checksum = false;
+    int status = 0;
+  };
+  const std::vector<Write> writes{{0, 1 << 20},
+                                  {1 << 20, 100001},
+                                  {2 << 20, (1 << 20) + 1},
+                                  {4 << 20, (3 << 20) + 17},
+                                  {8 << 20, 1 << 20, true},
+                                  {9 << 20, 65536},
+                                  {64 << 20, 1 << 20, false, EIO},
+                                  {(9 << 20) + 65536, 5},
+                                  {10 << 20, 200000},
+                                  {12 << 20, 300000, false, EIO},
+                                  {14 << 20, 64 << 10}};
+  std::string expected(15 << 20, '\0');
+  std::vector<std::uint64_t> tags;
+  for (const Write& write : writes) {
+    const std::string text = pattern(write.size, write.offset);
+    if (write.status == 0) expected.replace(write.offset, write.size, text);
+    client.checksums = write.checksum;
+    tags.push_back(client.send(TestClient::write_request(file, write.offset, write.size), text));
+  }
+  auto list = TestClient::write_request(file, 13 << 20, 100000);
+  list.extents.push_back({(13 << 20) + 200000, 100000});
+  const std::string text = pattern(200000, 99);
+  expected.replace(13 << 20, 100000, text.substr(0, 100000)).replace((13 << 20) + 200000, 100000, text.substr(100000));
+  expected.replace(12 << 20, 70000, pattern(300000, 12 << 20).substr(0, 70000));
+  const auto listed = client.send(list, text);
+  while (node_->statistics().waiting < writes.size()) std::this_thread::yield();
+  gate.open();
+  for (std::size_t i = 0; i < writes.size(); ++i) EXPECT_EQ(client.head(tags[i]).status, writes[i].status) << i;
+  EXPECT_EQ(client.head(listed).status, 0);
+  const std::string found = content("a");
+  expected.resize((14 << 20) + (64 << 10));
+  ASSERT_EQ(found.size(), expected.size());
+  for (const Write& write : writes)
+    EXPECT_TRUE(write.status != 0 ||
+                found.substr(write.offset, write.size) == expected.substr(write.offset, write.size))
+        << write.offset;
+  EXPECT_TRUE(found == expected);
+}
+
+TEST_F(NodeTest, ALostConnectionTakesItsPagesAlong) {
+  options_.depth = 1;
+  Gate gate;
+  options_.wrap_engine = gate.wrapper();
+  start();
+  TestClient other(endpoint_);
+  const auto file = create(other, "a", 1);
+  const auto blocker = other.send(TestClient::write_request(file, 0, 1), "b");
+  gate.wait(1);
+  {
+    TestClient client(endpoint_);
+    client.checksums = false;
+    for (int i = 0; i < 3; ++i)
+      client.send(TestClient::write_request(file, 1 << 20, 1 << 20), std::string(1 << 20, 'x'));
+    while (node_->statistics().waiting < 3) std::this_thread::yield();
+  }
+  while (node_->statistics().waiting > 0 || node_->statistics().buffer_bytes > 4096) std::this_thread::yield();
+  gate.open();
+  EXPECT_EQ(other.head(blocker).status, 0);
+  EXPECT_EQ(content("a"), "b");
 }
 
 TEST_F(NodeTest, ARequestPastItsDeadlineIsRefusedAndNeverApplied) {
@@ -397,7 +483,7 @@ TEST_F(NodeTest, WrongOptionsAreNamed) {
   options_.listen = {"tcp:127.0.0.1:0"};
   EXPECT_THAT(Node::start(options_).error().message, testing::HasSubstr("key"));
   options_.listen = {endpoint_};
-  options_.directory = base_ + "/none";
+  options_.directory = base_ / "none";
   EXPECT_EQ(Node::start(options_).error().system, ENOENT);
 }
 

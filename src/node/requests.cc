@@ -43,6 +43,9 @@ Result<DataRequest> write_job(net::Incoming& message) {
     return fail(ErrorCode::kProtocol, fmt::format("write: the extents hold {} bytes, the payload {}", made.job->total,
                                                   message.payload.size()));
   made.job->memory = std::move(message.payload);
+  made.job->pages = std::move(message.pages);
+  made.job->pages_at = message.pages_at;
+  if (made.job->pieces.size() > 1) made.job->gather();  // they go their ways one by one
   return made;
 }
 

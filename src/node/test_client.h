@@ -41,7 +41,7 @@ class TestClient : public net::Handler {
     net::Outgoing out;
     auto copy = std::make_unique<std::string>(payload);
     const auto bytes = std::as_bytes(std::span(*copy));
-    out.frame = wire::encode(request, {.tag = tag, .payload = bytes, .checksum = true});
+    out.frame = wire::encode(request, {.tag = tag, .payload = bytes, .checksum = checksums});
     if (!payload.empty()) out.borrowed = {bytes};
     {
       std::lock_guard lock(mutex_);
@@ -91,6 +91,8 @@ class TestClient : public net::Handler {
   }
 
   net::Connection& connection() { return *connection_; }
+
+  bool checksums = true;  // of payloads; without, large ones go by reference
 
   void received(const net::ConnectionPointer&, net::Incoming message) override {
     std::lock_guard lock(mutex_);

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/prng.h"
+#include "base/temporary_directory.h"
 #include "engine/engine.h"
 #include "engine/root.h"
 
@@ -86,15 +87,10 @@ std::unique_ptr<Engine> faultless() {
 class EngineConformance : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "tutti-engine-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
     root_ = std::move(Root::open(directory_, {.direct = GetParam().direct}).value());
     engine_ = GetParam().make();
   }
-  void TearDown() override {
-    engine_.reset();
-    fs::remove_all(directory_);
-  }
+  void TearDown() override { engine_.reset(); }
 
   std::shared_ptr<BackingFile> open(const std::string& path, Direction direction = Direction::kWrite) {
     auto opened = root_->open_file(self_, path, direction);
@@ -136,7 +132,23 @@ class EngineConformance : public testing::TestWithParam<Kind> {
     return made;
   }
 
-  std::string directory_;
+  // The first bytes of a write in memory, some of it in pages, and the rest in memory again.
+  Operation write_pages(std::shared_ptr<BackingFile> file, std::uint64_t offset, const std::string& text) {
+    const std::size_t from = text.size() / 10, length = text.size() / 2;
+    Memory memory(text.size());
+    memory.set(text.substr(0, from) + std::string(length, '?') + text.substr(from + length));
+    PagePipe pages;
+    EXPECT_TRUE(pages.open());
+    EXPECT_EQ(pages.take(std::as_bytes(std::span(text)).subspan(from, length)), length);
+    Operation made = operation(Operation::Kind::kWrite, std::move(file), offset, {memory.all()});
+    made.pages = &pages;
+    made.pages_at = from;
+    run(made);
+    return made;
+  }
+
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
   Root::Caller self_ = std::make_shared<Credentials>(own_credentials());
   std::unique_ptr<Root> root_;
   std::unique_ptr<Engine> engine_;
@@ -151,6 +163,20 @@ TEST_P(EngineConformance, WritesThenReadsTheSame) {
   EXPECT_EQ(done.transferred, 3 * kBlock);
   EXPECT_EQ(in.text(), out.text());
   EXPECT_EQ(fs::file_size(directory_ + "/a"), 4 * kBlock);
+}
+
+TEST_P(EngineConformance, AWriteMayBringSomeOfItsBytesInPages) {
+  auto file = make("a", std::string(100000, '.'));
+  for (const std::size_t size : {std::size_t{64} << 10, std::size_t{300'001}, 100 * kBlock}) {
+    std::string text(size, '\0');
+    for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * 7 + i / kBlock);
+    for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{50'003}, std::uint64_t{kBlock}}) {
+      const Operation done = write_pages(file, offset, text);
+      EXPECT_EQ(done.error, 0);
+      EXPECT_EQ(done.transferred, size);
+      EXPECT_TRUE(content("a").substr(offset, size) == text) << size << " at " << offset;
+    }
+  }
 }
 
 TEST_P(EngineConformance, ReadsAreShortOnlyAtTheEnd) {
@@ -239,6 +265,10 @@ TEST_P(EngineConformance, AFullDiskIsReported) {
     EXPECT_EQ(done.error, ENOSPC);
     EXPECT_LT(done.transferred, std::uint64_t{1} << 20);
     EXPECT_EQ(write(file, 0, {out.piece(0, 100)}).error, 0) << "what fits still goes in";
+    const Operation pages = write_pages(file, 0, std::string(1 << 20, 'p'));
+    EXPECT_EQ(pages.error, ENOSPC);
+    EXPECT_LT(pages.transferred, std::uint64_t{1} << 20);
+    EXPECT_EQ(content("small/a").substr(0, pages.transferred), std::string(pages.transferred, 'p'));
   }
   umount2(small.c_str(), MNT_DETACH);
 }

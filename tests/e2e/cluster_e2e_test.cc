@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/prng.h"
+#include "base/temporary_directory.h"
 #include "base/units.h"
 #include "node/control.h"
 #include "node/pid_file.h"
@@ -32,16 +33,9 @@ using testing::Not;
 
 class ClusterTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "tutti-e2e-XXXXXX").string();
-    base_ = mkdtemp(pattern.data());
-    chmod(base_.c_str(), 0755);
-    directory_ = base_ + "/cluster";
-    files_ = directory_ + "/files/";
-  }
+  void SetUp() override { chmod(base_.path().c_str(), 0755); }
   void TearDown() override {
     if (fs::exists(directory_ + "/cluster.toml")) tutti({"down", "--dir", directory_, "--now"});
-    fs::remove_all(base_);
   }
 
   static Outcome tutti(std::vector<std::string> words) {
@@ -53,8 +47,8 @@ class ClusterTest : public testing::Test {
     words.insert(words.end(), {"--cluster", directory_ + "/cluster.toml"});
     return tutti(std::move(words));
   }
-  void up(std::vector<std::string> more = {}) {
-    std::vector<std::string> words{"up", "--dir", directory_, "--stripe-size", "64KiB", "--lease", format(kLease)};
+  void up(std::vector<std::string> more = {}, const std::string& stripe_size = "64KiB") {
+    std::vector<std::string> words{"up", "--dir", directory_, "--stripe-size", stripe_size, "--lease", format(kLease)};
     words.insert(words.end(), more.begin(), more.end());
     const Outcome outcome = tutti(words);
     ASSERT_EQ(outcome.status, 0) << outcome.output;
@@ -72,7 +66,8 @@ class ClusterTest : public testing::Test {
     return PidFile::holder(directory_ + "/run/" + node + ".pid").value_or(-1);
   }
 
-  std::string base_, directory_, files_;
+  const TemporaryDirectory base_;
+  const std::string directory_ = base_ / "cluster", files_ = directory_ + "/files/";
 };
 
 // Writes random extents of its own file until told to stop, and knows what must be in it.
@@ -140,12 +135,12 @@ TEST_F(ClusterTest, OneCommandUpAndPlainFiles) {
   EXPECT_EQ(tutti({"up", "--dir", directory_}).status, 1) << "it is up already";
   std::string text;
   for (int i = 0; i < 100000; ++i) text += std::to_string(i) + "\n";
-  { std::ofstream(base_ + "/local") << text; }
-  EXPECT_EQ(on_cluster({"put", base_ + "/local", "copy"}).status, 0);
+  { std::ofstream(base_ / "local") << text; }
+  EXPECT_EQ(on_cluster({"put", base_ / "local", "copy"}).status, 0);
   EXPECT_EQ(content(files_ + "copy"), text) << "switch Tutti off and the file is still there";
   EXPECT_EQ(on_cluster({"cp", "copy", "second"}).status, 0);
-  EXPECT_EQ(on_cluster({"get", "second", base_ + "/back"}).status, 0);
-  EXPECT_EQ(content(base_ + "/back"), text);
+  EXPECT_EQ(on_cluster({"get", "second", base_ / "back"}).status, 0);
+  EXPECT_EQ(content(base_ / "back"), text);
   EXPECT_EQ(on_cluster({"cat", "second"}).output, text);
   { std::ofstream(files_ + "beside") << "written beside Tutti"; }
   EXPECT_EQ(on_cluster({"cat", "beside"}).output, "written beside Tutti");
@@ -167,7 +162,7 @@ TEST_F(ClusterTest, ADeadClusterIsBroughtUpAgain) {
 }
 
 TEST_F(ClusterTest, VerifiedWritesWhileNodesAreKilled) {
-  up();
+  up({}, "256KiB");  // some of them by reference
   auto connected = client(2s);
   std::vector<std::unique_ptr<Writer>> writers;
   for (std::uint64_t i = 0; i < 3; ++i)
@@ -233,8 +228,8 @@ TEST_F(ClusterTest, NobodyGetsWhatHeCouldNotHaveWithoutTutti) {
   chmod((files_ + "private").c_str(), 0600);
   { std::ofstream(files_ + "public") << "public"; }
   chmod((files_ + "public").c_str(), 0644);
-  { std::ofstream(base_ + "/outside") << "outside"; }
-  fs::create_symlink(base_ + "/outside", files_ + "escape");
+  { std::ofstream(base_ / "outside") << "outside"; }
+  fs::create_symlink(base_ / "outside", files_ + "escape");
   const auto as_user = [&](std::vector<std::string> words) {
     std::vector<std::string> all{"setpriv", "--reuid", "4711", "--regid", "4711", "--clear-groups", TUTTI_BINARY};
     all.insert(all.end(), words.begin(), words.end());
@@ -245,9 +240,9 @@ TEST_F(ClusterTest, NobodyGetsWhatHeCouldNotHaveWithoutTutti) {
   const Outcome denied = as_user({"cat", "private"});
   EXPECT_EQ(denied.status, 1);
   EXPECT_THAT(denied.output, HasSubstr("ermission denied"));
-  EXPECT_EQ(as_user({"put", base_ + "/outside", "public"}).status, 1);
+  EXPECT_EQ(as_user({"put", base_ / "outside", "public"}).status, 1);
   EXPECT_EQ(content(files_ + "public"), "public");
-  EXPECT_EQ(as_user({"put", base_ + "/outside", "mine"}).status, 0);
+  EXPECT_EQ(as_user({"put", base_ / "outside", "mine"}).status, 0);
   struct stat status {};
   ASSERT_EQ(stat((files_ + "mine").c_str(), &status), 0);
   EXPECT_EQ(status.st_uid, 4711U);
@@ -346,7 +341,7 @@ class Munged {
 
 TEST_F(ClusterTest, MungeSaysWhoIsThere) {
   if (geteuid() != 0 || run({"munged", "--version"}).status != 0) GTEST_SKIP() << "needs root and Debian's munge";
-  const Munged right(base_ + "/right", 'r'), wrong(base_ + "/wrong", 'w');
+  const Munged right(base_ / "right", 'r'), wrong(base_ / "wrong", 'w');
   ASSERT_TRUE(right.ready() && wrong.ready());
   fs::create_directories(files_);
   chmod(files_.c_str(), 01777);
@@ -363,9 +358,9 @@ TEST_F(ClusterTest, MungeSaysWhoIsThere) {
   wait_until(20s, [&] { return control || (control = Control::connect(options)); });
   ASSERT_TRUE(control) << control.error().message;
 
-  { std::ofstream(base_ + "/local") << "text"; }
+  { std::ofstream(base_ / "local") << "text"; }
   const Outcome put = run({"setpriv", "--reuid", "4711", "--regid", "4711", "--clear-groups", TUTTI_BINARY, "put",
-                           base_ + "/local", "mine", "--cluster", directory_ + "/cluster.toml"});
+                           base_ / "local", "mine", "--cluster", directory_ + "/cluster.toml"});
   EXPECT_EQ(put.status, 0) << put.output;
   struct stat status {};
   ASSERT_EQ(stat((files_ + "mine").c_str(), &status), 0);
