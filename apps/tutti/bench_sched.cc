@@ -169,8 +169,9 @@ std::int64_t wait_for(std::atomic<std::int64_t>& credit) {
   return credit.load(std::memory_order_acquire);
 }
 
-// Producers add while fewer than `queued` of their requests are on the way; one dispatcher takes and completes. As with
-// the windows of a network protocol, a producer hears of room once half of its own is free or nothing else moves.
+// Producers add while fewer than `queued` of their requests are on the way; once the queue is full, one dispatcher
+// takes and completes. As with the windows of a network protocol, a producer hears of room once half of its own is free
+// or nothing else moves.
 Row measure_scheduler(const Case& what, double at_least_seconds) {
   const double before = heap_bytes();
   auto scheduler = std::move(*Scheduler::create({.policy = what.policy, .max_requests = 4'000'000}));
@@ -195,12 +196,14 @@ Row measure_scheduler(const Case& what, double at_least_seconds) {
     });
   }
 
-  Row row{.what = what};
+  while (scheduler->statistics().waiting < each * what.producers)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  Row row{.what = what, .bytes_per_request = (heap_bytes() - before) / static_cast<double>(what.queued)};
   std::vector<Scheduler::Dispatched> batches(64);
   std::vector<std::int64_t> done(what.producers);
   std::uint64_t dispatched = 0;
   Slices slices(at_least_seconds);
-  const auto opened = SteadyClock::now();  // a deep queue has to fill up first
+  const auto opened = SteadyClock::now();
   const auto give_back = [&](std::int64_t at_least) {
     for (std::size_t p = 0; p < what.producers; ++p) {
       if (done[p] < at_least) continue;
@@ -219,7 +222,6 @@ Row measure_scheduler(const Case& what, double at_least_seconds) {
     scheduler->complete(std::span<const Scheduler::Dispatched>(batches).first(count));
     if (!stop && seconds_since(opened) > 0.1 && !slices.go_on(dispatched)) {
       slices.report(row);
-      row.bytes_per_request = std::max(0.0, heap_bytes() - before) / static_cast<double>(what.queued);
       stop = true;
     }
     give_back(stop ? 0 : half);
@@ -269,6 +271,7 @@ std::vector<Case> cases(bool quick, const std::vector<std::string>& names) {
         for (const std::size_t a : applications) list.push_back({policy.name, true, p, f, a, 256});
       if (!quick) list.push_back({policy.name, true, p, 1024, 1000, 100'000});
     }
+    list.push_back({policy.name, true, 1, 1024, 1000, 1'000'000});
   }
   return list;
 }

@@ -2,6 +2,7 @@
 #include "sched/doorbell.h"
 
 #include <algorithm>
+#include <thread>
 
 namespace tutti {
 namespace {
@@ -55,6 +56,7 @@ bool Doorbell::watch(News seen) {
       if (news_.load(std::memory_order_relaxed) != seen) return true;
       __builtin_ia32_pause();
     }
+    std::this_thread::yield();  // who brings the news may need this very core
   } while (Steady::now() < end);
   return false;
 }

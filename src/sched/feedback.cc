@@ -3,15 +3,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tutti {
 
 void FeedbackPolicy::Queue::reset() {
-  growing.clear();
-  ready.clear();
-  round = 0;
+  if (indexed) growing.clear(), ready.clear();
+  indexed = held = listed = false;
+  round = kFirstRound;
   runs = 0;
-  held = false;
+  sole = kNone;
 }
 
 Edge FeedbackPolicy::StartOf::operator()(Number run) const {
@@ -77,8 +78,8 @@ void FeedbackPolicy::enqueue(Slot slot) {
   const Number number = queues_.open(key);
   if (Habit& habit = habit_of(key); habit.key == key && habit.end == request.offset) habit.follows = true;
 
-  Number run = ends_.find({request.file, request.offset, request.direction});
-  const Number after = starts_.find({request.file, request.end(), request.direction});
+  Number run = ending(number, {request.file, request.offset, request.direction});
+  const Number after = starting(number, {request.file, request.end(), request.direction});
   if (run != kNone && admits(run, 1, request.length)) {
     append(run, slot);
     if (after != kNone && admits(run, runs_[after].count, size_of(after))) join(run, after);
@@ -89,7 +90,7 @@ void FeedbackPolicy::enqueue(Slot slot) {
     run = open_run(number, slot);
     index(run);
   }
-  runs_[run].arrival_rounds += round_of(queues_[number]);
+  runs_[run].arrival_rounds += round_of(queues_[number]) - 1;
   store_.place(slot) = run;
   schedule(run);
   if (queues_[number].runs == 1 && runs_[run].count == 1)
@@ -98,18 +99,30 @@ void FeedbackPolicy::enqueue(Slot slot) {
     changed(number);
 }
 
+FeedbackPolicy::Number FeedbackPolicy::ending(Number queue, const Edge& edge) const {
+  const Queue& q = queues_[queue];
+  if (q.indexed) return ends_.find(edge);
+  return q.sole != kNone && runs_[q.sole].end == edge.position ? q.sole : kNone;
+}
+
+FeedbackPolicy::Number FeedbackPolicy::starting(Number queue, const Edge& edge) const {
+  const Queue& q = queues_[queue];
+  if (q.indexed) return starts_.find(edge);
+  return q.sole != kNone && runs_[q.sole].start == edge.position ? q.sole : kNone;
+}
+
 void FeedbackPolicy::append(Number run, Slot slot) {
-  ends_.erase(EndOf{this}(run), run);
+  if (is_indexed(run)) ends_.erase(EndOf{this}(run), run);
   push_back(run, slot);
-  ends_.insert(EndOf{this}(run), run);
+  if (is_indexed(run)) ends_.insert(EndOf{this}(run), run);
 }
 
 void FeedbackPolicy::prepend(Number run, Slot slot) {
-  starts_.erase(StartOf{this}(run), run);
+  if (is_indexed(run)) starts_.erase(StartOf{this}(run), run);
   runs_[run].members.push_front(store_, slot);
   runs_[run].start = store_.request(slot).offset;
   ++runs_[run].count;
-  starts_.insert(StartOf{this}(run), run);
+  if (is_indexed(run)) starts_.insert(StartOf{this}(run), run);
 }
 
 void FeedbackPolicy::dequeue(Slot slot) {
@@ -118,14 +131,15 @@ void FeedbackPolicy::dequeue(Slot slot) {
   unindex(run);
   split(run, slot);
   Queue& queue = queues_[number];
+  if (queue.runs == 0) return close_queue(number);
   const auto current = [this](const RunStamp& stamp) { return is_current(stamp); };
   queue.growing.prune(queue.runs, current);
   queue.ready.prune(queue.runs, current);
-  if (queue.runs > 0) return changed(number);
-  close_queue(number);
+  changed(number);
 }
 
 FeedbackPolicy::Number FeedbackPolicy::open_run(Number queue, Slot slot) {
+  if (queues_[queue].sole != kNone) index_sole(queue);
   if (free_runs_.empty()) {
     free_runs_.push_back(static_cast<Number>(runs_.size()));
     runs_.emplace_back();
@@ -150,7 +164,9 @@ void FeedbackPolicy::push_back(Number run, Slot slot) {
 }
 
 void FeedbackPolicy::close_run(Number run) {
-  --queues_[runs_[run].queue].runs;
+  Queue& queue = queues_[runs_[run].queue];
+  --queue.runs;
+  queue.sole = kNone;  // no longer, if it was
   const std::uint32_t generation = runs_[run].generation + 1;
   runs_[run] = Run{};
   runs_[run].generation = generation;
@@ -166,12 +182,22 @@ void FeedbackPolicy::close_queue(Number number) {
   release(free_runs_);
 }
 
+void FeedbackPolicy::index_sole(Number number) {
+  Queue& queue = queues_[number];
+  const Number run = std::exchange(queue.sole, kNone);
+  queue.indexed = true;
+  index(run);
+  schedule(run);
+}
+
 void FeedbackPolicy::index(Number run) {
+  if (!is_indexed(run)) return;
   starts_.insert(StartOf{this}(run), run);
   ends_.insert(EndOf{this}(run), run);
 }
 
 void FeedbackPolicy::unindex(Number run) {
+  if (!is_indexed(run)) return;
   starts_.erase(StartOf{this}(run), run);
   ends_.erase(EndOf{this}(run), run);
 }
@@ -224,25 +250,34 @@ void FeedbackPolicy::split(Number run, Slot without) {
   finish_part();
 }
 
-void FeedbackPolicy::schedule(Number run) {
-  Run& r = runs_[run];
-  Queue& queue = queues_[r.queue];
-  const double rounds = first_rounds_ + rounds_per_byte_ * static_cast<double>(size_of(run).count());
+std::uint64_t FeedbackPolicy::ready_round(const Run& run) const {
+  const double rounds = first_rounds_ + rounds_per_byte_ * static_cast<double>(run.end - run.start);
   const auto needed = static_cast<std::uint64_t>(std::ceil(std::min(rounds, static_cast<double>(kMostRounds)) - 1e-9));
   // Passed over R - r_i times each, so the quantum is (count*R - sum r_i) gains; solve for the first R that suffices.
-  std::uint64_t ready = std::max<std::uint64_t>(needed, 1) + r.arrival_rounds;
-  if (r.count > 1) ready = (ready + r.count - 1) / r.count;
-  const RunStamp stamp{run, ++r.generation};
-  if (ready <= round_of(queue))
-    queue.ready.push(r.start, stamp);
-  else
+  const std::uint64_t sum = std::max<std::uint64_t>(needed, 1) + run.arrival_rounds;
+  return run.count > 1 ? (sum + run.count - 1) / run.count : sum;
+}
+
+void FeedbackPolicy::schedule(Number number) {
+  Run& run = runs_[number];
+  Queue& queue = queues_[run.queue];
+  const std::uint64_t ready = ready_round(run);
+  const RunStamp stamp{number, ++run.generation};
+  if (!queue.indexed) {
+    queue.sole = number;
+    queue.sole_ready = ready;
+  } else if (ready <= round_of(queue)) {
+    queue.ready.push(run.start, stamp);
+  } else {
     queue.growing.push(ready, stamp);
+  }
 }
 
 FeedbackPolicy::Number FeedbackPolicy::candidate(Number number) {
   Queue& queue = queues_[number];
-  const auto current = [this](const RunStamp& stamp) { return is_current(stamp); };
   const std::uint64_t round = round_of(queue);
+  if (!queue.indexed) return queue.sole_ready <= round ? queue.sole : kNone;
+  const auto current = [this](const RunStamp& stamp) { return is_current(stamp); };
   while (const RunStamp* stamp = queue.growing.top(current)) {
     if (queue.growing.top_key() > round) break;
     queue.ready.push(runs_[stamp->run].start, *stamp);
@@ -253,8 +288,10 @@ FeedbackPolicy::Number FeedbackPolicy::candidate(Number number) {
 }
 
 std::uint64_t FeedbackPolicy::next_ready_round(Number number) {
-  queues_[number].growing.top([this](const RunStamp& stamp) { return is_current(stamp); });
-  return queues_[number].growing.top_key();
+  Queue& queue = queues_[number];
+  if (!queue.indexed) return queue.sole_ready;
+  queue.growing.top([this](const RunStamp& stamp) { return is_current(stamp); });
+  return queue.growing.top_key();
 }
 
 bool FeedbackPolicy::hold(Number run, TimePoint now) {
@@ -307,8 +344,8 @@ void FeedbackPolicy::serve(Number run) {
   Habit& habit = habit_of(key);
   if (!(habit.key == key)) habit = Habit{.key = key};
   habit.end = end;
-  if (queues_[number].runs > 0) return changed(number);
-  close_queue(number);
+  if (queues_[number].runs == 0) return close_queue(number);
+  changed(number);
 }
 
 }  // namespace tutti

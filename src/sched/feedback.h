@@ -5,9 +5,12 @@
 // A request starts with a quantum of zero; every time it is passed over, it gains a fixed time; a run's quantum is the
 // sum of its requests'. A run may be served once its quantum covers the estimated time to serve it.
 //
-// Quanta are not kept but computed: being passed over is counted in rounds, and a request that arrived in round r has
-// been passed over R - r times in round R. So each run has one round in which it becomes ready, and nothing needs to
-// be touched in between.
+// Quanta are not kept but computed: being passed over is counted in rounds, and a request that arrived before round r
+// has been passed over R - r times, and once more if it is not served, when round R is decided. So each run has one
+// round in which it becomes ready, and nothing needs to be touched in between.
+//
+// Most queues have one run at a time: a stream that is merged as it comes. Such a queue knows its sole run and needs
+// neither heaps nor the index of edges.
 #pragma once
 
 #include <array>
@@ -32,27 +35,40 @@ class FeedbackPolicy : public QueuedPolicy {
     std::uint32_t generation = 0;
   };
 
+  static constexpr std::uint64_t kFirstRound = 1;
+
   struct Queue {
     FileKey key;
-    std::uint64_t round = 0;                    // mlf: rounds of this queue
+    std::uint32_t runs = 0;
+    Number sole = kNone;           // its only run; kNone if there are others or were since the queue was opened
+    std::uint64_t sole_ready = 0;  // the round in which that becomes ready
+    bool indexed = false;          // its runs are in the heaps below and in the index of edges
+    bool held = false;             // waits on purpose for an adjoining request, from..until
+
+    // Of mlf:
+    Number previous = 0, next = 0;      // the ring of queues
+    std::uint64_t round = kFirstRound;  // of its coming visit
+    // Of aioli:
+    bool listed = false;  // among the candidates
+    std::uint32_t listing = 0;
+    TimePoint listed_at{};
+
+    TimePoint held_from, held_until;
     LazyHeap<std::uint64_t, RunStamp> growing;  // by the round in which they become ready
     LazyHeap<std::uint64_t, RunStamp> ready;    // by offset
-    std::size_t runs = 0;
-    bool held = false;  // waits on purpose for an adjoining request, from..until
-    TimePoint held_from, held_until;
-    Number previous = 0, next = 0;  // mlf: the ring of queues
     void reset();
   };
 
   explicit FeedbackPolicy(const OptionValues& options);
 
   // What the two policies do differently: how rounds pass, and in which order queues are visited.
-  virtual std::uint64_t round_of(const Queue& queue) const = 0;
+  virtual std::uint64_t round_of(const Queue& queue) const = 0;  // that comes next, or is being decided
   virtual void opened(Number queue) = 0;
   virtual void changed(Number queue) = 0;  // its runs changed
   virtual void closing(Number queue) = 0;
 
   Queue& queue(Number number) { return queues_[number]; }
+  std::size_t queues() const { return queues_.size(); }
 
   // The ready run with the smallest offset; kNone if none is ready in the queue's present round.
   Number candidate(Number queue);
@@ -104,6 +120,12 @@ class FeedbackPolicy : public QueuedPolicy {
   void push_back(Number run, Slot slot);
   void close_run(Number run);
   void close_queue(Number queue);
+  // The queue is about to have a second run.
+  void index_sole(Number queue);
+  bool is_indexed(Number run) const { return queues_[runs_[run].queue].indexed; }
+  // The run of the queue that ends, or starts, there; kNone if there is none.
+  Number ending(Number queue, const Edge& edge) const;
+  Number starting(Number queue, const Edge& edge) const;
   void index(Number run);
   void unindex(Number run);
   void append(Number run, Slot slot);
@@ -111,7 +133,8 @@ class FeedbackPolicy : public QueuedPolicy {
   bool admits(Number run, std::size_t count, Bytes bytes) const;
   void join(Number run, Number other);  // `other` begins where `run` ends
   void split(Number run, Slot without);
-  void schedule(Number run);  // into the heap where it belongs now
+  void schedule(Number run);  // notes when it becomes ready, or that it is
+  std::uint64_t ready_round(const Run& run) const;
   void update_rounds();
   Bytes size_of(Number run) const { return Bytes(runs_[run].end - runs_[run].start); }
   bool is_current(const RunStamp& stamp) const { return runs_[stamp.run].generation == stamp.generation; }
@@ -132,8 +155,8 @@ class FeedbackPolicy : public QueuedPolicy {
   Pool<FileKey, Queue> queues_;
   std::vector<Run> runs_;
   std::vector<Number> free_runs_;
-  TagIndex<StartOf> starts_;  // of runs, by their first byte
-  TagIndex<EndOf> ends_;      // of runs, by the byte after their last
+  TagIndex<StartOf> starts_;  // of runs in indexed queues, by their first byte
+  TagIndex<EndOf> ends_;      // the same, by the byte after their last
   std::array<Habit, 1024> habits_{};
 };
 

@@ -4,40 +4,48 @@
 
 #include <tutti/sched.h>
 
-#include <utility>
+#include <cstdint>
 
 #include "sched/tag_index.h"
 
 namespace tutti {
 
-// Allocates nothing once it is large enough. Not thread-safe.
+// Callers mostly number their requests in sequence, so ids are kept as bits of blocks of 64: less than a byte each
+// when they are dense, at most 43 bytes when each is alone in its block. Allocates nothing once it is large enough.
+// Not thread-safe.
 class IdSet {
  public:
   bool insert(RequestId id) {  // false: it is here already
-    if (id == kHighest) return !std::exchange(highest_, true);
-    return ids_.insert(Entry(id), Is{id + 1});
+    if (Block* block = find(id)) {
+      const bool added = (block->ids & bit(id)) == 0;
+      block->ids |= bit(id);
+      return added;
+    }
+    return blocks_.insert({number(id), bit(id)}, [](const Block&) { return false; });
   }
+
   void erase(RequestId id) {  // does nothing if it is not here
-    if (id == kHighest) highest_ = false;
-    if (Entry* entry = ids_.find(place_of_id(id), Is{id + 1})) ids_.erase(entry);
+    Block* block = find(id);
+    if (!block) return;
+    if (block->ids == bit(id)) return blocks_.erase(block);
+    block->ids &= ~bit(id);
   }
 
  private:
-  static constexpr RequestId kHighest = ~RequestId{0};  // the one that does not fit into an entry
-  struct Entry {
-    RequestId above = 0;  // the id plus one; 0: vacant
-    Entry() = default;
-    explicit Entry(RequestId id) : above(id + 1) {}
-    bool vacant() const { return above == 0; }
-    std::size_t home() const { return place_of_id(above - 1); }
-  };
-  struct Is {
-    RequestId above;
-    bool operator()(const Entry& entry) const { return entry.above == above; }
+  struct Block {
+    std::uint64_t number = 0;
+    std::uint64_t ids = 0;  // a bit each
+    bool vacant() const { return ids == 0; }
+    std::size_t home() const { return mix(number); }
   };
 
-  ProbingTable<Entry> ids_;
-  bool highest_ = false;
+  static std::uint64_t number(RequestId id) { return id / 64; }
+  static std::uint64_t bit(RequestId id) { return std::uint64_t{1} << (id % 64); }
+  Block* find(RequestId id) {
+    return blocks_.find(mix(number(id)), [&](const Block& block) { return block.number == number(id); });
+  }
+
+  ProbingTable<Block> blocks_;
 };
 
 }  // namespace tutti

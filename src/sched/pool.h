@@ -45,6 +45,7 @@ class Pool {
 
   // Valid until the next open().
   Thing& operator[](Number number) { return things_[number]; }
+  const Thing& operator[](Number number) const { return things_[number]; }
   std::size_t size() const { return index_.size(); }
   std::vector<Number> numbers() const { return index_.numbers(); }  // of all that are open
 

@@ -22,6 +22,11 @@ class Aioli final : public FeedbackPolicy {
     auto operator<=>(const Arrival&) const = default;
   };
 
+  struct Listing {
+    Number queue = kNone;
+    std::uint32_t number = 0;
+  };
+
   std::uint64_t round_of(const Queue& /*queue*/) const override { return round_; }
 
   void opened(Number number) override { changed(number); }
@@ -33,37 +38,61 @@ class Aioli final : public FeedbackPolicy {
     }
     const Number run = candidate(number);
     if (run != kNone) {
-      candidates_.set(number, {arrival_of(run), queue(number).key.file});
+      list(number, arrival_of(run));
       if (growing_.contains(number)) growing_.erase(number);
     } else {
       growing_.set(number, next_ready_round(number));
-      if (candidates_.contains(number)) candidates_.erase(number);
+      queue(number).listed = false;
     }
   }
 
   void closing(Number number) override {
     if (growing_.contains(number)) growing_.erase(number);
-    if (candidates_.contains(number)) candidates_.erase(number);
     if (held_.contains(number)) held_.erase(number);
+    queue(number).listed = false;
+    if (queues() == 1) candidates_.clear();
+  }
+
+  auto is_listed() {
+    return [this](const Listing& listing) {
+      const Queue& queue = this->queue(listing.queue);
+      return queue.listed && queue.listing == listing.number;
+    };
+  }
+
+  void list(Number number, TimePoint arrival) {
+    Queue& queue = this->queue(number);
+    if (queue.listed && queue.listed_at == arrival) return;
+    queue.listed = true;
+    queue.listed_at = arrival;
+    candidates_.prune(queues(), is_listed());
+    candidates_.push({arrival, queue.key.file}, {number, ++queue.listing});
   }
 
   Decision choose(TimePoint now) override {
-    ++round_;
     end_holds(now);
+    const Decision decision = decide(now);
+    ++round_;
+    return decision;
+  }
+
+  Decision decide(TimePoint now) {
     for (;;) {
       while (!growing_.empty() && growing_.top_key() <= round_) changed(growing_.top());
-      if (candidates_.empty()) {
+      const Listing* first = candidates_.top(is_listed());
+      if (!first) {
         if (growing_.empty()) return WaitUntil{held_.top_key()};
         round_ = growing_.top_key();  // nothing happens in the rounds between
         continue;
       }
-      const Number number = candidates_.top();
+      const Number number = first->queue;
+      candidates_.pop();
+      queue(number).listed = false;
       const Number run = candidate(number);
       if (!hold(run, now)) {
         serve(run);
         return dispatch();
       }
-      candidates_.erase(number);
       held_.set(number, queue(number).held_until);
     }
   }
@@ -79,10 +108,10 @@ class Aioli final : public FeedbackPolicy {
     }
   }
 
-  std::uint64_t round_ = 0;
-  IndexedHeap<Arrival> candidates_;     // queues with a ready run
-  IndexedHeap<std::uint64_t> growing_;  // queues without, by the round in which they will have one
-  IndexedHeap<TimePoint> held_;         // queues that wait for an adjoining request, by when that ends
+  std::uint64_t round_ = kFirstRound;
+  LazyHeap<Arrival, Listing> candidates_;  // queues with a ready run, by its arrival
+  IndexedHeap<std::uint64_t> growing_;     // queues without, by the round in which they will have one
+  IndexedHeap<TimePoint> held_;            // queues that wait for an adjoining request, by when that ends
   TimePoint last_{};
 };
 

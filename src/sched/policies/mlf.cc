@@ -20,7 +20,6 @@ class MultilevelFeedback final : public FeedbackPolicy {
 
   void opened(Number number) override {
     Queue& added = queue(number);
-    ++queues_;
     if (current_ == kNone) {
       added.previous = added.next = current_ = number;
       return;
@@ -35,7 +34,6 @@ class MultilevelFeedback final : public FeedbackPolicy {
 
   void closing(Number number) override {
     Queue& leaving = queue(number);
-    --queues_;
     queue(leaving.previous).next = leaving.next;
     queue(leaving.next).previous = leaving.previous;
     if (number == current_) current_ = leaving.next == number ? kNone : leaving.next;
@@ -45,15 +43,15 @@ class MultilevelFeedback final : public FeedbackPolicy {
     std::optional<TimePoint> soonest;  // end of the first hold
     for (;;) {
       std::optional<std::uint64_t> short_by;  // rounds until the next run of any queue is ready
-      for (std::size_t visits = queues_; visits > 0; --visits) {
+      for (std::size_t visits = queues(); visits > 0; --visits) {
         const Number number = current_;
         current_ = queue(number).next;
         if (still_held(number, now)) {
           soonest = std::min(soonest.value_or(queue(number).held_until), queue(number).held_until);
           continue;
         }
-        ++queue(number).round;
         const Number run = candidate(number);
+        ++queue(number).round;
         if (run == kNone) {
           const std::uint64_t rounds = next_ready_round(number) - queue(number).round;
           short_by = std::min(short_by.value_or(rounds), rounds);
@@ -65,16 +63,15 @@ class MultilevelFeedback final : public FeedbackPolicy {
         }
       }
       if (!short_by) return WaitUntil{*soonest};
-      pass_rounds(*short_by - 1, now);  // the next visits add the last one
+      pass_rounds(*short_by, now);
     }
   }
 
   void pass_rounds(std::uint64_t rounds, TimePoint now) {
-    for (std::size_t visits = queues_; visits > 0; --visits, current_ = queue(current_).next)
+    for (std::size_t visits = queues(); visits > 0; --visits, current_ = queue(current_).next)
       if (!still_held(current_, now)) queue(current_).round += rounds;
   }
 
-  std::size_t queues_ = 0;
   Number current_ = kNone;  // the queue to visit next
 };
 
