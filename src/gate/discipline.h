@@ -17,10 +17,10 @@ namespace tutti::gate {
 
 // What the lock table has seen so far of the job that asks, and of all jobs.
 struct History {
-  std::optional<Duration> period;          // of this job: mean time from one phase to the next, its waiting left out
-  std::optional<Duration> hold;            // of this job: how long its last phase held the lock
-  double bytes_per_second = 1e9;           // of all jobs: announced bytes over time held; 1e9 until something was seen
-  std::optional<Duration> typical_period;  // of all jobs: geometric mean of their last periods
+  std::optional<Duration> period;           // of this job: mean time from one phase to the next, its waiting left out
+  std::optional<Duration> hold;             // of this job: how long its last phase held the lock
+  double bytes_per_second = 1e9;            // of all jobs: announced bytes over time held; 1e9 until something was seen
+  std::optional<double> typical_magnitude;  // of all jobs: mean of the decimal logarithms of their last periods in s
 };
 
 // Where a new request stands.

@@ -73,9 +73,10 @@ class Set10 final : public Discipline {
   explicit Set10(bool together) : together_(together) {}
 
   Placement place(Bytes announced, const History& history) override {
-    const auto period = history.period ? history.period : history.typical_period;
-    if (!period) return {.group = 0, .rank = together_ ? 0 : time_};
-    const int magnitude = static_cast<int>(std::round(std::log10(std::max(seconds(*period), 1e-9))));
+    if (!history.period && !history.typical_magnitude) return {.group = 0, .rank = together_ ? 0 : time_};
+    const double logarithm =
+        history.period ? std::log10(std::max(seconds(*history.period), 1e-9)) : *history.typical_magnitude;
+    const int magnitude = static_cast<int>(std::round(logarithm));
     if (together_) return {.group = static_cast<std::uint32_t>(magnitude - kSmallestMagnitude) + 1, .rank = 0};
     double& class_finish = finish_[magnitude];
     const double start = std::max(time_, class_finish);

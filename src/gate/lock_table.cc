@@ -76,12 +76,11 @@ void LockTable::release(SessionId session, Ticket ticket, TimePoint now) {
   Entry* entry = find(session, ticket);
   if (!entry) return refuse(session, ticket, Refusal::kNotHeld);
   if (entry->state == State::kLost) {
-    sessions_.erase(session);
+    entry->state = State::kIdle;
     return refuse(session, ticket, Refusal::kExpired);
   }
   ++(entry->state == State::kHolding ? counts_.releases : counts_.withdrawn);
-  leave(*entry);
-  sessions_.erase(session);
+  leave(*entry, State::kIdle);
 }
 
 void LockTable::renew(SessionId session, Ticket ticket, TimePoint now) {
@@ -117,10 +116,8 @@ void LockTable::reassert_holding(SessionId session, Ask ask, std::uint32_t group
   Group& its_group = group(group_number);
   if (its_group.held.intersects(ask.targets)) return refuse(session, ask.ticket, Refusal::kConflict);
   ++counts_.reasserted;
-  Entry& entry = sessions_[session];
-  entry = Entry{.session = session, .ask = std::move(ask)};
+  Entry& entry = entry_for(session, std::move(ask), now_);
   entry.place.group = group_number;
-  entry.arrived = now_;
   hold(entry);
   its_group.held |= entry.ask.targets;
   answer(entry, Answer::Kind::kRenewed);
@@ -130,10 +127,11 @@ void LockTable::disconnect(SessionId session, TimePoint now) {
   move_to(now);
   const auto it = sessions_.find(session);
   if (it == sessions_.end()) return;
-  if (it->second.state != State::kLost) {
+  if (busy(it->second)) {
     ++counts_.disconnected;
-    leave(it->second);
+    leave(it->second, State::kLost);
   }
+  if (it->second.history) --it->second.history->sessions;
   sessions_.erase(it);
 }
 
@@ -174,24 +172,45 @@ std::vector<const LockTable::Entry*> LockTable::queue() const {
 
 LockTable::Entry* LockTable::find(SessionId session, Ticket ticket) {
   const auto it = sessions_.find(session);
-  return it != sessions_.end() && it->second.ask.ticket == ticket ? &it->second : nullptr;
+  if (it == sessions_.end() || it->second.state == State::kIdle || it->second.ask.ticket != ticket) return nullptr;
+  return &it->second;
+}
+
+bool LockTable::busy(const Entry& entry) {
+  return entry.state == State::kWaiting || entry.state == State::kHolding;
 }
 
 bool LockTable::busy(SessionId session) const {
   const auto it = sessions_.find(session);
-  return it != sessions_.end() && it->second.state != State::kLost;
+  return it != sessions_.end() && busy(it->second);
+}
+
+// The session's entry, made ready for a new request. It keeps its memory from one request to the next.
+LockTable::Entry& LockTable::entry_for(SessionId session, Ask ask, TimePoint arrived) {
+  Entry& entry = sessions_[session];
+  entry.session = session;
+  if (!entry.history || *entry.history->job != ask.job) {
+    if (entry.history) --entry.history->sessions;
+    entry.history = &history_of(ask.job);
+    ++entry.history->sessions;
+  }
+  entry.ask = std::move(ask);
+  entry.place = {};
+  entry.overdue = false;
+  entry.arrived = arrived;
+  entry.sequence = next_sequence_++;
+  return entry;
 }
 
 void LockTable::enqueue(SessionId session, Ask ask, TimePoint arrived) {
   assert(ask.targets.size() == options_.targets && !ask.targets.empty());
-  const Placement place = discipline_->place(ask.bytes, history_for(ask.job));
-  Entry& entry = sessions_[session];  // replaces one that was lost
-  entry = Entry{.session = session, .ask = std::move(ask), .place = place, .arrived = arrived};
-  entry.sequence = next_sequence_++;
-  group(place.group).add(entry);
+  Entry& entry = entry_for(session, std::move(ask), arrived);
+  entry.state = State::kWaiting;
+  entry.place = discipline_->place(entry.ask.bytes, learn_period(*entry.history));
+  group(entry.place.group).add(entry);
   ++waiting_;
   if (const auto limit = discipline_->limit()) set_deadline(entry, arrived + *limit);
-  dispatch(place.group, entry.ask.targets);
+  dispatch(entry.place.group, entry.ask.targets);
   if (entry.state == State::kWaiting) answer(entry, Answer::Kind::kQueued);
 }
 
@@ -240,17 +259,17 @@ void LockTable::dispatch_all() {
   for (auto& [number, unused] : groups_) dispatch(number, TargetSet::all(options_.targets));
 }
 
-void LockTable::leave(Entry& entry) {
+void LockTable::leave(Entry& entry, State becomes) {
   Group& its_group = group(entry.place.group);
   if (entry.state == State::kHolding) {
     its_group.held -= entry.ask.targets;
     --holding_;
-    learn(entry);
+    learn_hold(entry);
   } else {
     its_group.remove(its_group.waiting.find(&entry));
     --waiting_;
   }
-  entry.state = State::kLost;
+  entry.state = becomes;
   set_deadline(entry, TimePoint::max());
   dispatch(entry.place.group, entry.ask.targets);
 }
@@ -264,7 +283,7 @@ void LockTable::set_deadline(Entry& entry, TimePoint deadline) {
 void LockTable::expire(Entry& entry) {
   ++counts_.expired;
   answer(entry, Answer::Kind::kLost);
-  leave(entry);
+  leave(entry, State::kLost);
 }
 
 // Only takes places away from others: nobody can go who could not before.
@@ -313,8 +332,9 @@ void LockTable::refuse(SessionId session, Ticket ticket, Refusal refusal) {
                       .refusal = refusal});
 }
 
-History LockTable::history_for(const std::string& job) {
-  JobHistory& past = history(job);
+// The job begins another phase.
+History LockTable::learn_period(JobHistory& past) {
+  past.used = true;
   if (past.hold) {
     constexpr std::uint32_t kRemembered = 8;  // phases that weigh in the mean
     const Duration sample = (now_ - past.ended) + *past.hold;
@@ -322,21 +342,17 @@ History LockTable::history_for(const std::string& job) {
     const Duration mean = past.period.value_or(Duration::zero());
     past.period = mean + (sample - mean) / past.periods;
     constexpr double kFading = 0.9;
-    period_logarithms_ = period_logarithms_ * kFading + std::log(std::max(seconds(sample), 1e-9));
+    period_logarithms_ = period_logarithms_ * kFading + std::log10(std::max(seconds(sample), 1e-9));
     periods_ = periods_ * kFading + 1;
   }
-  History known{.period = past.period,
-                .hold = past.hold,
-                .bytes_per_second = rate_bytes_ > 0 ? rate_bytes_ / std::max(rate_seconds_, 1e-9) : 1e9,
-                .typical_period = {}};
-  if (periods_ > 0)
-    known.typical_period =
-        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(std::exp(period_logarithms_ / periods_)));
-  return known;
+  return {.period = past.period,
+          .hold = past.hold,
+          .bytes_per_second = rate_bytes_ > 0 ? rate_bytes_ / std::max(rate_seconds_, 1e-9) : 1e9,
+          .typical_magnitude = periods_ > 0 ? std::optional(period_logarithms_ / periods_) : std::nullopt};
 }
 
-void LockTable::learn(const Entry& entry) {
-  JobHistory& past = history(entry.ask.job);
+void LockTable::learn_hold(const Entry& entry) {
+  JobHistory& past = *entry.history;
   past.hold = now_ - entry.granted;
   past.ended = now_;
   if (entry.ask.bytes.count() == 0) return;
@@ -345,19 +361,26 @@ void LockTable::learn(const Entry& entry) {
   rate_seconds_ = rate_seconds_ * kFading + seconds(*past.hold);
 }
 
-LockTable::JobHistory& LockTable::history(const std::string& job) {
-  if (const auto it = jobs_.find(job); it != jobs_.end()) {
-    histories_.splice(histories_.begin(), histories_, it->second);
-    return histories_.front();
+LockTable::JobHistory& LockTable::history_of(const std::string& job) {
+  if (const auto it = histories_.find(job); it != histories_.end()) return it->second;
+  if (histories_.size() >= options_.max_jobs) evict_one();
+  const auto added = histories_.try_emplace(job).first;
+  added->second.job = &added->first;
+  round_.push_back(&added->second);
+  return added->second;
+}
+
+// Passes by those in use, and once by those used since the last time. Gives up after a few: the next job goes on.
+void LockTable::evict_one() {
+  for (int tries = 8; tries > 0; --tries) {
+    JobHistory* const past = round_.front();
+    round_.pop_front();
+    if (past->sessions == 0 && !std::exchange(past->used, false)) {
+      histories_.erase(std::string(*past->job));
+      return;
+    }
+    round_.push_back(past);
   }
-  if (jobs_.size() >= options_.max_jobs) {
-    jobs_.erase(histories_.back().job);
-    histories_.pop_back();
-  }
-  histories_.push_front(JobHistory{});
-  histories_.front().job = job;
-  jobs_.emplace(job, histories_.begin());
-  return histories_.front();
 }
 
 }  // namespace tutti::gate

@@ -23,7 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -85,15 +85,27 @@ class LockTable {
     std::string discipline = "fifo";
     OptionTexts discipline_options{};
     std::size_t max_waiting = 100'000;  // requests past it are refused (kFull)
-    std::size_t max_jobs = 65'536;      // histories kept; the longest unused goes
+    std::size_t max_jobs = 65'536;      // histories kept of jobs that have no session; one long unused goes
     std::optional<TimePoint> recover_until{};
   };
 
+  // What is remembered of a job from phase to phase.
+  struct JobHistory {
+    const std::string* job = nullptr;
+    std::optional<Duration> period;
+    std::uint32_t periods = 0;  // samples in `period`
+    std::optional<Duration> hold;
+    TimePoint ended{};
+    std::uint32_t sessions = 0;  // that name this job
+    bool used = true;            // since evict_one() came by
+  };
+
   struct Entry {
-    enum class State : std::uint8_t { kWaiting, kHolding, kLost };
+    enum class State : std::uint8_t { kIdle, kWaiting, kHolding, kLost };
     SessionId session = 0;
     Ask ask;
-    State state = State::kWaiting;
+    State state = State::kIdle;
+    JobHistory* history = nullptr;  // of ask.job
     Placement place{};
     bool overdue = false;
     TimePoint arrived{};
@@ -161,34 +173,30 @@ class LockTable {
     TargetSet wanted;                        // by anybody who waits
     std::vector<std::uint32_t> waiting_for;  // how many wait, by target
   };
-  struct JobHistory {
-    std::string job;
-    std::optional<Duration> period;
-    std::uint32_t periods = 0;  // samples in `period`
-    std::optional<Duration> hold;
-    TimePoint ended{};
-  };
 
   LockTable(Options options, std::unique_ptr<Discipline> discipline);
 
   void move_to(TimePoint now) { now_ = std::max(now_, now); }
   Entry* find(SessionId session, Ticket ticket);
-  bool busy(SessionId session) const;
+  bool busy(SessionId session) const;  // waits or holds
+  static bool busy(const Entry& entry);
+  Entry& entry_for(SessionId session, Ask ask, TimePoint arrived);
   void enqueue(SessionId session, Ask ask, TimePoint arrived);
   void hold(Entry& entry);
   void grant(Entry& entry, Group& group);
   void dispatch(std::uint32_t group, const TargetSet& freed);
   void dispatch_all();
-  void leave(Entry& entry);  // takes it out of its group and dispatches; the entry stays
+  void leave(Entry& entry, Entry::State becomes);  // takes it out of its group and dispatches; the entry stays
   void set_deadline(Entry& entry, TimePoint deadline);
   void expire(Entry& entry);
   void become_overdue(Entry& entry);
   Group& group(std::uint32_t number);
   void answer(const Entry& entry, Answer::Kind kind);
   void refuse(SessionId session, Ticket ticket, Refusal refusal);
-  History history_for(const std::string& job);
-  void learn(const Entry& entry);
-  JobHistory& history(const std::string& job);
+  History learn_period(JobHistory& past);
+  void learn_hold(const Entry& entry);
+  JobHistory& history_of(const std::string& job);
+  void evict_one();
 
   Options options_;
   std::unique_ptr<Discipline> discipline_;
@@ -197,10 +205,10 @@ class LockTable {
   std::unordered_map<SessionId, Entry> sessions_;
   std::map<std::uint32_t, Group> groups_;
   std::set<std::pair<TimePoint, SessionId>> deadlines_;
-  std::list<JobHistory> histories_;  // last used first
-  std::unordered_map<std::string, std::list<JobHistory>::iterator> jobs_;
-  double rate_bytes_ = 0, rate_seconds_ = 0;    // sums over past phases, fading
-  double period_logarithms_ = 0, periods_ = 0;  // of all jobs, fading
+  std::unordered_map<std::string, JobHistory> histories_;  // by job
+  std::deque<JobHistory*> round_;                          // each once; evict_one() goes round
+  double rate_bytes_ = 0, rate_seconds_ = 0;               // sums over past phases, fading
+  double period_logarithms_ = 0, periods_ = 0;             // of all jobs, fading
   std::uint64_t next_sequence_ = 0;
   std::size_t waiting_ = 0, holding_ = 0;
   Counts counts_;
