@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+tutti_test(lab_live SOURCES ${CMAKE_CURRENT_LIST_DIR}/lab_live_test.cc USES lab LABELS e2e TIMEOUT 120)
