@@ -192,6 +192,8 @@ class SlotQueue {
     store.expect(slots_.peek(kSoon), slots_.peek(kLater));
     return slot;
   }
+  // Starts to bring the first one into the cache.
+  void expect_front(const RequestStore& store) const { store.expect(slots_.front().slot); }
   // One of them is about to leave the store by another way.
   void lose_one(const RequestStore& store) {
     if (--count_ == 0) return clear();

@@ -111,6 +111,7 @@ class Fair final : public QueuedPolicy {
       ready_.erase(number);
     else
       ready_.set(number, order_of(application.finish));
+    if (!ready_.empty()) applications_[ready_.top()].queue.expect_front(store_);
     take(slot);
   }
 
