@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tutti bench net: the way of a request through client, sockets and nodes, against a bare socket, against nodes with no
-// storage behind them and against the storage without nodes, in the same run.
+// storage behind them and against the storage without nodes. The sides of a comparison take turns in short slices, so
+// that whatever else happens on the machine happens to all of them.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -18,18 +19,77 @@ struct NetArguments {
   bool json = false;
   std::uint32_t nodes = 4;
   std::vector<std::string> only{};
+  std::vector<std::string> directions{"write", "read"};
 };
 
 constexpr std::uint64_t kCached = 16 << 20;   // of a file that stays in the page cache
 constexpr std::uint64_t kDirect = 256 << 20;  // of one that is read and written around it
 
-// A figure of one row, as a multiple of another's of the same shape or as it is, and what it should be.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// One side's slices.
+struct Row {
+  std::string what;  // "socket", "null", "posix", "direct", "fio", "engine"
+  Shape shape;
+  std::vector<Slice> slices{};
+
+  double middle(double Slice::*figure) const {
+    std::vector<double> values;
+    for (const Slice& slice : slices) values.push_back(slice.*figure);
+    return median(std::move(values));
+  }
+  double requests_per_second() const { return middle(&Slice::requests_per_second); }
+  double median_us() const { return middle(&Slice::median_us); }
+  double megabytes_per_second() const { return requests_per_second() * static_cast<double>(shape.size) / 1e6; }
+};
+
+// A figure of one row, or what it is of another's in the same round, and what it should be.
 struct Goal {
   std::string text;
-  double ours = 0;
+  std::vector<double> values;  // of each round
   double bound = 0;
   bool at_least = true;
-  bool holds() const { return at_least ? ours >= bound : ours <= bound; }
+  double ours() const { return median(values); }
+  bool holds() const { return at_least ? ours() >= bound : ours() <= bound; }
+};
+
+std::vector<double> ratios(const Row& ours, const Row& other, double Slice::*figure) {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < std::min(ours.slices.size(), other.slices.size()); ++i)
+    if (other.slices[i].*figure > 0) values.push_back(ours.slices[i].*figure / (other.slices[i].*figure));
+  return values;
+}
+
+class Comparison {
+ public:
+  struct Entry {
+    std::string what;
+    SidePointer side;
+  };
+  struct Plan {
+    std::size_t rounds;
+    Duration slice;
+  };
+
+  // The sides take turns, in every second round the other way round; a first round warms them up.
+  static Result<std::vector<Row>> run(const Shape& shape, std::vector<Entry>& entries, const Plan& plan) {
+    std::vector<Row> rows;
+    for (const Entry& entry : entries) rows.push_back({entry.what, shape});
+    for (std::size_t round = 0; round <= plan.rounds; ++round) {
+      for (std::size_t i = 0; i < entries.size(); ++i) {
+        const std::size_t turn = round % 2 == 0 ? i : entries.size() - 1 - i;
+        auto slice = entries[turn].side->run(round == 0 ? plan.slice / 4 : plan.slice);
+        if (!slice) return Failure(slice.error());
+        if (round > 0) rows[turn].slices.push_back(*slice);
+      }
+    }
+    return rows;
+  }
 };
 
 class Rows {
@@ -37,18 +97,8 @@ class Rows {
   explicit Rows(const NetArguments& arguments) : arguments_(arguments) {}
 
   Result<void> run_all() {
-    for (const std::string direction : {"write", "read"})
-      for (const auto& [size, threads] : {std::pair(kLarge, 1), std::pair(kLarge, 4), std::pair(kSmall, 1)})
-        if (wanted("socket")) rows_.push_back(run_socket(row("socket", direction, size, threads, 1), duration()));
-    for (const std::string engine : {"null", "posix"}) {
-      if (!wanted(engine)) continue;
-      NodeOptions options;
-      options.engine = engine;
-      if (auto done =
-              run_cluster(options, engine, {{kLarge, 1, 1}, {kLarge, 4, 1}, {kSmall, 1, 1}, {kSmall, 4, 16}}, kCached);
-          !done)
-        return done;
-    }
+    if (wanted("socket") || wanted("null") || wanted("posix"))
+      if (auto done = run_cached(); !done) return done;
     return wanted("direct") ? run_direct() : Result<void>{};
   }
 
@@ -56,51 +106,79 @@ class Rows {
   std::vector<Goal> goals() const;
 
  private:
-  struct Shape {
-    std::size_t size, threads, depth;
-  };
-
-  static Row row(const std::string& what, const std::string& direction, std::size_t size, std::size_t threads,
-                 std::size_t depth) {
-    return {.what = what, .direction = direction, .size = size, .threads = threads, .depth = depth};
-  }
   bool wanted(const std::string& what) const {
     return arguments_.only.empty() || std::ranges::find(arguments_.only, what) != arguments_.only.end();
   }
-  Duration duration() const { return arguments_.quick ? std::chrono::milliseconds(300) : std::chrono::seconds(2); }
+  Comparison::Plan plan() const {
+    using std::chrono::milliseconds;
+    return arguments_.quick ? Comparison::Plan{9, milliseconds(40)} : Comparison::Plan{15, milliseconds(200)};
+  }
+  Comparison::Plan storage_plan() const {  // fio takes a while to start and to end
+    using std::chrono::milliseconds;
+    return arguments_.quick ? Comparison::Plan{5, milliseconds(200)} : Comparison::Plan{9, milliseconds(1000)};
+  }
 
-  Result<void> run_cluster(const NodeOptions& options, const std::string& what, const std::vector<Shape>& shapes,
-                           std::uint64_t window) {
-    const TemporaryDirectory directory;
-    auto cluster = BenchCluster::start(directory, options, arguments_.nodes);
-    if (!cluster) return Failure(cluster.error());
-    for (const std::string direction : {"write", "read"})
-      for (const Shape& shape : shapes) {
-        auto measured =
-            (*cluster)->run(row(what, direction, shape.size, shape.threads, shape.depth), duration(), window);
-        if (!measured) return Failure(measured.error());
-        rows_.push_back(*measured);
+  Result<void> compare(const Shape& shape, std::vector<Comparison::Entry>& entries, const Comparison::Plan& plan) {
+    auto measured = Comparison::run(shape, entries, plan);
+    if (!measured) return Failure(measured.error());
+    rows_.insert(rows_.end(), measured->begin(), measured->end());
+    return {};
+  }
+
+  Result<void> run_cached() {
+    std::vector<std::pair<std::string, std::unique_ptr<BenchCluster>>> clusters;
+    const TemporaryDirectory directories[2];
+    for (const std::string engine : {"null", "posix"}) {
+      if (!wanted(engine)) continue;
+      NodeOptions options;
+      options.engine = engine;
+      auto cluster = BenchCluster::start(directories[clusters.size()], options, arguments_.nodes);
+      if (!cluster) return Failure(cluster.error());
+      clusters.emplace_back(engine, std::move(*cluster));
+    }
+    for (const std::string& direction : arguments_.directions)
+      for (const Shape& shape : {Shape{direction, kLarge, 1, 1}, Shape{direction, kLarge, 4, 1},
+                                 Shape{direction, kSmall, 1, 1}, Shape{direction, kSmall, 4, 16}}) {
+        std::vector<Comparison::Entry> entries;
+        if (wanted("socket") && shape.depth == 1) {
+          auto side = make_socket_side(shape);
+          if (!side) return Failure(side.error());
+          entries.push_back({"socket", std::move(*side)});
+        }
+        for (const auto& [engine, cluster] : clusters) {
+          auto side = cluster->side(shape, kCached);
+          if (!side) return Failure(side.error());
+          entries.push_back({engine, std::move(*side)});
+        }
+        if (auto done = compare(shape, entries, plan()); !done) return done;
       }
     return {};
   }
 
   Result<void> run_direct() {
     const TemporaryDirectory directory;
-    for (const std::string direction : {"write", "read"}) {
-      auto measured = run_storage(row("fio", direction, kLarge, 1, 8), directory, duration(), kDirect);
-      if (!measured) return Failure(measured.error());
-      rows_.push_back(*measured);
-    }
     NodeOptions options;
     options.direct = true;
-    return run_cluster(options, "direct", {{kLarge, 1, 8}}, kDirect);
+    auto cluster = BenchCluster::start(directory, options, arguments_.nodes);
+    if (!cluster) return Failure(cluster.error());
+    for (const std::string& direction : arguments_.directions) {
+      const Shape shape{direction, kLarge, 1, 8};
+      auto storage = make_storage_side(shape, directory, kDirect);
+      if (!storage) return Failure(storage.error());
+      auto ours = (*cluster)->side(shape, kDirect);
+      if (!ours) return Failure(ours.error());
+      std::vector<Comparison::Entry> entries;
+      entries.push_back({has_fio() ? "fio" : "engine", std::move(*storage)});
+      entries.push_back({"direct", std::move(*ours)});
+      if (auto done = compare(shape, entries, storage_plan()); !done) return done;
+    }
+    return {};
   }
 
   const Row* find(const std::vector<std::string>& what, const Row& like) const {
     for (const Row& each : rows_)
-      if (std::ranges::find(what, each.what) != what.end() && each.direction == like.direction &&
-          each.size == like.size && each.threads == like.threads && each.depth == like.depth &&
-          each.requests_per_second > 0)
+      if (std::ranges::find(what, each.what) != what.end() && each.shape == like.shape &&
+          each.requests_per_second() > 0)
         return &each;
     return nullptr;
   }
@@ -112,26 +190,29 @@ class Rows {
 std::vector<Goal> Rows::goals() const {
   std::vector<Goal> goals;
   const auto name = [](const Row& row) {
-    return fmt::format("{} {} of {} KiB, {} thread{}", row.what, row.direction, row.size >> 10, row.threads,
-                       row.threads == 1 ? "" : "s");
+    return fmt::format("{} {} of {} KiB, {} thread{}", row.what, row.shape.direction, row.shape.size >> 10,
+                       row.shape.threads, row.shape.threads == 1 ? "" : "s");
   };
   const auto speed = [&](const Row& ours, const std::vector<std::string>& what, double bound) {
     if (const Row* other = find(what, ours))
       goals.push_back({fmt::format("{}: MB/s against {}", name(ours), other->what),
-                       ours.requests_per_second / other->requests_per_second, bound});
+                       ratios(ours, *other, &Slice::requests_per_second), bound});
   };
   for (const Row& each : rows_) {
-    if (each.what == "posix" && each.size == kLarge) {
+    if (each.what == "posix" && each.shape.size == kLarge) {
       speed(each, {"null"}, 0.7);
       speed(each, {"socket"}, 0.7);
     }
     if (each.what == "direct") speed(each, {"fio", "engine"}, 0.9);
-    if (each.what != "null" || each.size != kSmall) continue;
-    if (each.depth > 1)
-      goals.push_back({fmt::format("{}, depth {}: requests/s", name(each), each.depth), each.requests_per_second, 1e5});
-    else if (const Row* socket = find({"socket"}, each))
-      goals.push_back(
-          {fmt::format("{}: median time against socket", name(each)), each.median_us / socket->median_us, 3, false});
+    if (each.what != "null" || each.shape.size != kSmall) continue;
+    if (each.shape.depth > 1) {
+      Goal goal{fmt::format("{}, depth {}: requests/s", name(each), each.shape.depth), {}, 1e5};
+      for (const Slice& slice : each.slices) goal.values.push_back(slice.requests_per_second);
+      goals.push_back(std::move(goal));
+    } else if (const Row* socket = find({"socket"}, each)) {
+      goals.push_back({fmt::format("{}: median time against socket", name(each)),
+                       ratios(each, *socket, &Slice::median_us), 3, false});
+    }
   }
   return goals;
 }
@@ -139,37 +220,43 @@ std::vector<Goal> Rows::goals() const {
 void print(const Rows& rows) {
   Table table({"what", "direction", "size", "threads", "depth", "MB/s", "requests/s", "median us"});
   for (const Row& row : rows.rows())
-    table.add({row.what, row.direction, std::to_string(row.size), std::to_string(row.threads),
-               std::to_string(row.depth), fmt::format("{:.0f}", row.megabytes_per_second()),
-               fmt::format("{:.0f}", row.requests_per_second),
-               row.median_us > 0 ? fmt::format("{:.1f}", row.median_us) : "-"});
+    table.add({row.what, row.shape.direction, std::to_string(row.shape.size), std::to_string(row.shape.threads),
+               std::to_string(row.shape.depth), fmt::format("{:.0f}", row.megabytes_per_second()),
+               fmt::format("{:.0f}", row.requests_per_second()),
+               row.median_us() > 0 ? fmt::format("{:.1f}", row.median_us()) : "-"});
   fmt::print("{}\n", table.text());
-  Table goals({"compared", "ours", "goal", "holds"});
+  const auto figure = [](double value) {
+    return value < 1000 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
+  };
+  Table goals({"compared", "ours", "least", "most", "goal", "holds"});
   for (const Goal& goal : rows.goals())
-    goals.add({goal.text, goal.ours < 1000 ? fmt::format("{:.2f}", goal.ours) : fmt::format("{:.0f}", goal.ours),
-               fmt::format("{} {:g}", goal.at_least ? ">=" : "<=", goal.bound), goal.holds() ? "yes" : "NO"});
+    goals.add({goal.text, figure(goal.ours()), figure(std::ranges::min(goal.values)),
+               figure(std::ranges::max(goal.values)), fmt::format("{} {:g}", goal.at_least ? ">=" : "<=", goal.bound),
+               goal.holds() ? "yes" : "NO"});
   fmt::print("{}", goals.text());
   fmt::print(
       "\nsocket: a loop over Unix sockets; null: nodes that store nothing; posix: nodes over files in the page cache;\n"
       "direct: nodes around the page cache; fio (where it is installed, else engine: our own loop): the same "
       "directory\n"
-      "without nodes.\n");
+      "without nodes. Medians of slices in which the sides took turns, and the least and most of a slice.\n");
 }
 
 nlohmann::ordered_json to_json(const Rows& rows) {
   auto list = nlohmann::ordered_json::array(), goals = nlohmann::ordered_json::array();
   for (const Row& row : rows.rows())
     list.push_back({{"what", row.what},
-                    {"direction", row.direction},
-                    {"size", row.size},
-                    {"threads", row.threads},
-                    {"depth", row.depth},
+                    {"direction", row.shape.direction},
+                    {"size", row.shape.size},
+                    {"threads", row.shape.threads},
+                    {"depth", row.shape.depth},
                     {"megabytes_per_second", row.megabytes_per_second()},
-                    {"requests_per_second", row.requests_per_second},
-                    {"median_us", row.median_us > 0 ? nlohmann::ordered_json(row.median_us) : nullptr}});
+                    {"requests_per_second", row.requests_per_second()},
+                    {"median_us", row.median_us() > 0 ? nlohmann::ordered_json(row.median_us()) : nullptr}});
   for (const Goal& goal : rows.goals())
     goals.push_back({{"compared", goal.text},
-                     {"ours", goal.ours},
+                     {"ours", goal.ours()},
+                     {"least", std::ranges::min(goal.values)},
+                     {"most", std::ranges::max(goal.values)},
                      {"goal", goal.bound},
                      {"at_least", goal.at_least},
                      {"holds", goal.holds()}});
@@ -196,6 +283,9 @@ Command bench_net_command() {
             app.add_option("--only", arguments->only, "Some of socket, null, posix, direct")
                 ->delimiter(',')
                 ->check(CLI::IsMember({"socket", "null", "posix", "direct"}));
+            app.add_option("--direction", arguments->directions, "Some of write, read")
+                ->delimiter(',')
+                ->check(CLI::IsMember({"write", "read"}));
             app.add_flag("--json", arguments->json, "One JSON document instead of tables");
             return [arguments] { return run(*arguments); };
           }};

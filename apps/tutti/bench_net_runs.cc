@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -30,15 +31,13 @@ double microseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 }
 
-// Takes the samples of all threads and fills in the row's figures.
-void summarise(Row& row, const std::vector<std::vector<double>>& latencies, std::chrono::duration<double> elapsed) {
+Slice summarise(const std::vector<std::vector<double>>& latencies, std::chrono::duration<double> elapsed) {
   std::vector<double> all;
   for (const auto& some : latencies) all.insert(all.end(), some.begin(), some.end());
-  if (all.empty()) return;
-  row.requests_per_second = static_cast<double>(all.size()) / elapsed.count();
+  if (all.empty()) return {};
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
   std::ranges::nth_element(all, middle);
-  row.median_us = *middle;
+  return {static_cast<double>(all.size()) / elapsed.count(), *middle};
 }
 
 bool send_all(int socket, const std::byte* data, std::size_t size) {
@@ -61,12 +60,12 @@ bool receive_all(int socket, std::byte* data, std::size_t size) {
   return true;
 }
 
-// Runs `operation(thread, serial)` on that many threads for that long, and fills in the row's figures.
-void measure(Row& row, Duration duration, const std::function<bool(std::size_t, std::uint64_t)>& operation) {
-  std::vector<std::vector<double>> latencies(row.threads);
+// Runs `operation(thread, serial)` on that many threads for that long.
+Slice measure(std::size_t count, Duration duration, const std::function<bool(std::size_t, std::uint64_t)>& operation) {
+  std::vector<std::vector<double>> latencies(count);
   std::vector<std::thread> threads;
   const auto start = Clock::now();
-  for (std::size_t t = 0; t < row.threads; ++t) {
+  for (std::size_t t = 0; t < count; ++t) {
     threads.emplace_back([&, t] {
       for (std::uint64_t serial = 0; Clock::now() - start < duration; ++serial) {
         const auto begin = Clock::now();
@@ -76,7 +75,7 @@ void measure(Row& row, Duration duration, const std::function<bool(std::size_t, 
     });
   }
   for (auto& thread : threads) thread.join();
-  summarise(row, latencies, Clock::now() - start);
+  return summarise(latencies, Clock::now() - start);
 }
 
 // Keeps `depth` operations of each thread under way: each one that ends begins the next.
@@ -86,21 +85,22 @@ class Pipeline {
   // Begins an operation of `thread` in `slot`, the `serial`th there, and calls the last argument at its end.
   using Begin = std::function<void(std::size_t thread, std::size_t slot, std::uint64_t serial, Next)>;
 
-  Pipeline(Row& row, Begin begin) : row_(row), begin_(std::move(begin)), latencies_(row.threads * row.depth) {}
+  Pipeline(const Shape& shape, Begin begin)
+      : depth_(shape.depth), begin_(std::move(begin)), latencies_(shape.threads * shape.depth) {}
 
-  void run(Duration duration) {
+  Slice run(Duration duration) {
     const auto start = Clock::now();
     running_ = latencies_.size();
     for (std::size_t i = 0; i < latencies_.size(); ++i) next(i, 0);
     std::this_thread::sleep_for(duration);
     over_ = true;
     for (auto left = running_.load(); left > 0; left = running_.load()) running_.wait(left);
-    summarise(row_, latencies_, Clock::now() - start);
+    return summarise(latencies_, Clock::now() - start);
   }
 
  private:
   void next(std::size_t index, std::uint64_t serial) {
-    begin_(index / row_.depth, index % row_.depth, serial,
+    begin_(index / depth_, index % depth_, serial,
            [this, index, serial, begun = Clock::now()](const Result<std::size_t>& result) {
              if (result) latencies_[index].push_back(microseconds_since(begun));
              if (result && !over_) return next(index, serial + 1);
@@ -109,41 +109,190 @@ class Pipeline {
            });
   }
 
-  Row& row_;
+  const std::size_t depth_;
   const Begin begin_;
   std::vector<std::vector<double>> latencies_;  // by thread and slot
   std::atomic<bool> over_{false};
   std::atomic<std::size_t> running_{0};
 };
 
-}  // namespace
+class SocketSide final : public Side {
+ public:
+  explicit SocketSide(const Shape& shape)
+      : there_(shape.direction == "write" ? shape.size : kAsk),
+        back_(shape.direction == "write" ? kAsk : shape.size),
+        memory_(shape.threads, std::vector<std::byte>(shape.size, std::byte{1})) {}
+  ~SocketSide() override {
+    for (auto& pair : pairs_) ::shutdown(pair[0], SHUT_RDWR);
+    for (auto& server : servers_) server.join();
+    for (auto& pair : pairs_)
+      for (const int socket : pair) ::close(socket);
+  }
 
-Row run_socket(Row row, Duration duration) {
-  const bool write = row.direction == "write";
-  const auto there = write ? row.size : kAsk, back = write ? kAsk : row.size;
-  std::vector<std::array<int, 2>> pairs(row.threads);
-  std::vector<std::thread> servers;
-  for (auto& pair : pairs) {
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0) return row;
-    const int buffer = 1 << 20;
-    for (const int socket : pair) ::setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof buffer);
-    servers.emplace_back([socket = pair[1], there, back] {
-      std::vector<std::byte> data(std::max(there, back));
-      while (receive_all(socket, data.data(), there) && send_all(socket, data.data(), back)) {
-      }
+  Result<void> open() {
+    while (pairs_.size() < memory_.size()) {
+      std::array<int, 2> pair;
+      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
+        return fail(ErrorCode::kIo, "no socket to be had", errno);
+      pairs_.push_back(pair);
+      const int buffer = 1 << 20;
+      for (const int socket : pair) ::setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof buffer);
+      servers_.emplace_back([this, socket = pair[1]] { serve(socket); });
+    }
+    return {};
+  }
+
+  Result<Slice> run(Duration duration) override {
+    return measure(pairs_.size(), duration, [&](std::size_t t, std::uint64_t) {
+      return send_all(pairs_[t][0], memory_[t].data(), there_) && receive_all(pairs_[t][0], memory_[t].data(), back_);
     });
   }
-  std::vector<std::vector<std::byte>> memory(row.threads, std::vector<std::byte>(std::max(there, back)));
-  measure(row, duration, [&](std::size_t t, std::uint64_t) {
-    return send_all(pairs[t][0], memory[t].data(), there) && receive_all(pairs[t][0], memory[t].data(), back);
-  });
-  for (auto& pair : pairs) ::shutdown(pair[0], SHUT_RDWR);
-  for (auto& server : servers) server.join();
-  for (auto& pair : pairs) {
-    ::close(pair[0]);
-    ::close(pair[1]);
+
+ private:
+  void serve(int socket) const {
+    std::vector<std::byte> data(std::max(there_, back_));
+    while (receive_all(socket, data.data(), there_) && send_all(socket, data.data(), back_)) {
+    }
   }
-  return row;
+
+  const std::size_t there_, back_;
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<std::array<int, 2>> pairs_;
+  std::vector<std::thread> servers_;
+};
+
+class ClusterSide final : public Side {
+ public:
+  ClusterSide(const Shape& shape, std::uint64_t window)
+      : shape_(shape),
+        window_(window),
+        memory_(shape.threads, std::vector<std::byte>(shape.size * shape.depth, std::byte{1})) {}
+
+  Result<void> open(const Cluster& cluster) {
+    for (std::size_t t = 0; t < shape_.threads; ++t) {
+      auto client = Client::connect({.cluster = cluster, .application = static_cast<ApplicationId>(t + 1)});
+      if (!client) return Failure(client.error());
+      auto file = (*client)->open(fmt::format("bench.{}", t), {.read = true, .write = true, .create = true});
+      if (!file) return Failure(file.error());
+      clients_.push_back(std::move(*client));
+      files_.push_back(std::move(*file));
+      for (std::uint64_t i = 0; i < window_; i += kLarge)
+        if (auto filled = files_[t]->write(i, std::vector<std::byte>(kLarge)); !filled) return Failure(filled.error());
+    }
+    return {};
+  }
+
+  Result<Slice> run(Duration duration) override {
+    const bool write = shape_.direction == "write";
+    if (shape_.depth == 1)
+      return measure(shape_.threads, duration, [&](std::size_t t, std::uint64_t serial) {
+        const auto offset = serial * shape_.size % window_;
+        return (write ? files_[t]->write(offset, memory_[t]) : files_[t]->read(offset, memory_[t])).has_value();
+      });
+    Pipeline pipeline(shape_, [&](std::size_t t, std::size_t slot, std::uint64_t serial, Pipeline::Next next) {
+      const std::span<std::byte> part(memory_[t].data() + slot * shape_.size, shape_.size);
+      const auto offset = (serial * shape_.depth + slot) * shape_.size % window_;
+      if (write)
+        files_[t]->write_async({{offset, part}}, std::move(next));
+      else
+        files_[t]->read_async({{offset, part}}, std::move(next));
+    });
+    return pipeline.run(duration);
+  }
+
+ private:
+  const Shape shape_;
+  const std::uint64_t window_;
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<std::shared_ptr<File>> files_;
+};
+
+// One job of fio that reads or writes from front to back around the page cache.
+class FioSide final : public Side {
+ public:
+  FioSide(const Shape& shape, std::string file, std::uint64_t window)
+      : shape_(shape), file_(std::move(file)), window_(window) {}
+
+  Result<Slice> run(Duration duration) override {
+    const std::string command = fmt::format(
+        "fio --name=bench --output-format=json --ioengine=io_uring --direct=1 --rw={} --bs={} --iodepth={} --size={} "
+        "--filename={} --time_based --runtime={}ms 2>/dev/null </dev/null",
+        shape_.direction, shape_.size, shape_.depth, window_, file_, duration / std::chrono::milliseconds(1));
+    std::FILE* output = ::popen(command.c_str(), "r");
+    if (output == nullptr) return fail(ErrorCode::kIo, "fio cannot be started");
+    std::string text;
+    std::array<char, 4096> buffer;
+    while (const auto got = std::fread(buffer.data(), 1, buffer.size(), output)) text.append(buffer.data(), got);
+    if (::pclose(output) != 0) return fail(ErrorCode::kIo, "fio failed: " + text);
+    const auto document = nlohmann::json::parse(text, nullptr, false);
+    if (document.is_discarded()) return fail(ErrorCode::kIo, "fio printed no JSON");
+    const auto& side = document["jobs"][0][shape_.direction];
+    return Slice{side["iops"].get<double>(), side["clat_ns"]["percentile"].value("50.000000", 0.0) / 1e3};
+  }
+
+ private:
+  const Shape shape_;
+  const std::string file_;
+  const std::uint64_t window_;
+};
+
+// One operation of a slot, and what to do at its end.
+struct SlotOperation : Operation, CompletionSink {
+  Pipeline::Next next;
+  void completed(std::span<Operation* const>) override {
+    auto call = std::move(next);
+    call(error == 0 ? Result<std::size_t>(transferred) : fail(ErrorCode::kIo, "the engine failed", error));
+  }
+};
+
+class EngineSide final : public Side {
+ public:
+  EngineSide(const Shape& shape, std::uint64_t window) : shape_(shape), window_(window) {}
+
+  Result<void> open(const std::string& directory, const std::string& name) {
+    auto engine = make_posix_engine();
+    if (!engine) return Failure(engine.error());
+    engine_ = std::move(*engine);
+    auto root = Root::open(directory, {.direct = true});
+    if (!root) return Failure(root.error());
+    auto file = (*root)->open_file(std::make_shared<Credentials>(own_credentials()), name, Direction::kWrite);
+    if (!file) return Failure(file.error());
+    file_ = std::move(*file);
+    const auto pool = net::BufferPool::create(Bytes(shape_.depth * shape_.size));
+    for (std::size_t i = 0; i < shape_.depth; ++i) memory_.push_back(pool->allocate(shape_.size));
+    return {};
+  }
+
+  Result<Slice> run(Duration duration) override {
+    std::vector<SlotOperation> slots(shape_.depth);
+    Pipeline pipeline(shape_, [&](std::size_t, std::size_t slot, std::uint64_t serial, Pipeline::Next next) {
+      SlotOperation& operation = slots[slot];
+      operation.kind = shape_.direction == "write" ? Operation::Kind::kWrite : Operation::Kind::kRead;
+      operation.file = file_;
+      operation.offset = (serial * shape_.depth + slot) * shape_.size % window_;
+      operation.memory = {{memory_[slot].data(), shape_.size}};
+      operation.sink = &operation;
+      operation.next = std::move(next);
+      engine_->submit(operation);
+    });
+    return pipeline.run(duration);
+  }
+
+ private:
+  const Shape shape_;
+  const std::uint64_t window_;
+  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<BackingFile> file_;
+  std::vector<net::Buffer> memory_;
+};
+
+}  // namespace
+
+Result<SidePointer> make_socket_side(const Shape& shape) {
+  auto side = std::make_unique<SocketSide>(shape);
+  if (auto opened = side->open(); !opened) return Failure(opened.error());
+  return side;
 }
 
 Result<std::unique_ptr<BenchCluster>> BenchCluster::start(const TemporaryDirectory& directory, NodeOptions options,
@@ -163,102 +312,17 @@ Result<std::unique_ptr<BenchCluster>> BenchCluster::start(const TemporaryDirecto
   return bench;
 }
 
-Result<Row> BenchCluster::run(Row row, Duration duration, std::uint64_t window) {
-  std::vector<std::unique_ptr<Client>> clients;
-  std::vector<std::shared_ptr<File>> files;
-  std::vector<std::vector<std::byte>> memory(row.threads, std::vector<std::byte>(row.size * row.depth, std::byte{1}));
-  for (std::size_t t = 0; t < row.threads; ++t) {
-    auto client = Client::connect({.cluster = cluster_, .application = static_cast<ApplicationId>(t + 1)});
-    if (!client) return Failure(client.error());
-    auto file = (*client)->open(fmt::format("bench.{}", t), {.read = true, .write = true, .create = true});
-    if (!file) return Failure(file.error());
-    clients.push_back(std::move(*client));
-    files.push_back(std::move(*file));
-    for (std::uint64_t i = 0; i < window; i += kLarge)
-      if (auto filled = files[t]->write(i, std::vector<std::byte>(kLarge)); !filled) return Failure(filled.error());
-  }
-  const bool write = row.direction == "write";
-  if (row.depth == 1) {
-    measure(row, duration, [&](std::size_t t, std::uint64_t serial) {
-      const auto offset = serial * row.size % window;
-      return (write ? files[t]->write(offset, memory[t]) : files[t]->read(offset, memory[t])).has_value();
-    });
-    return row;
-  }
-  Pipeline pipeline(row, [&](std::size_t t, std::size_t slot, std::uint64_t serial, Pipeline::Next next) {
-    const std::span<std::byte> part(memory[t].data() + slot * row.size, row.size);
-    const auto offset = (serial * row.depth + slot) * row.size % window;
-    if (write)
-      files[t]->write_async({{offset, part}}, std::move(next));
-    else
-      files[t]->read_async({{offset, part}}, std::move(next));
-  });
-  pipeline.run(duration);
-  return row;
+Result<SidePointer> BenchCluster::side(const Shape& shape, std::uint64_t window) const {
+  auto side = std::make_unique<ClusterSide>(shape, window);
+  if (auto opened = side->open(cluster_); !opened) return Failure(opened.error());
+  return side;
 }
 
-namespace {
-
-// What fio says of one job that reads or writes from front to back around the page cache.
-Result<Row> run_fio(Row row, const std::string& file, Duration duration, std::uint64_t window) {
-  row.what = "fio";
-  const std::string command = fmt::format(
-      "fio --name=bench --output-format=json --ioengine=io_uring --direct=1 --rw={} --bs={} --iodepth={} --size={} "
-      "--filename={} --time_based --runtime={}ms 2>/dev/null </dev/null",
-      row.direction, row.size, row.depth, window, file, duration / std::chrono::milliseconds(1));
-  std::FILE* output = ::popen(command.c_str(), "r");
-  if (output == nullptr) return fail(ErrorCode::kIo, "fio cannot be started");
-  std::string text;
-  std::array<char, 4096> buffer;
-  while (const auto got = std::fread(buffer.data(), 1, buffer.size(), output)) text.append(buffer.data(), got);
-  if (::pclose(output) != 0) return fail(ErrorCode::kIo, "fio failed: " + text);
-  const auto document = nlohmann::json::parse(text, nullptr, false);
-  if (document.is_discarded()) return fail(ErrorCode::kIo, "fio printed no JSON");
-  const auto& side = document["jobs"][0][row.direction];
-  row.requests_per_second = side["iops"].get<double>();
-  row.median_us = side["clat_ns"]["percentile"].value("50.000000", 0.0) / 1e3;
-  return row;
+bool has_fio() {
+  return std::system("command -v fio >/dev/null 2>&1") == 0;
 }
 
-// One operation of a slot, and what to do at its end.
-struct SlotOperation : Operation, CompletionSink {
-  Pipeline::Next next;
-  void completed(std::span<Operation* const>) override {
-    auto call = std::move(next);
-    call(error == 0 ? Result<std::size_t>(transferred) : fail(ErrorCode::kIo, "the engine failed", error));
-  }
-};
-
-Result<Row> run_engine(Row row, const TemporaryDirectory& directory, const std::string& name, Duration duration,
-                       std::uint64_t window) {
-  row.what = "engine";
-  auto engine = make_posix_engine();
-  if (!engine) return Failure(engine.error());
-  auto root = Root::open(directory.path(), {.direct = true});
-  if (!root) return Failure(root.error());
-  auto file = (*root)->open_file(std::make_shared<Credentials>(own_credentials()), name, Direction::kWrite);
-  if (!file) return Failure(file.error());
-  const auto pool = net::BufferPool::create(Bytes(row.depth * row.size));
-  std::vector<net::Buffer> memory;
-  std::vector<SlotOperation> slots(row.depth);
-  for (std::size_t i = 0; i < row.depth; ++i) memory.push_back(pool->allocate(row.size));
-  Pipeline pipeline(row, [&](std::size_t, std::size_t slot, std::uint64_t serial, Pipeline::Next next) {
-    SlotOperation& operation = slots[slot];
-    operation.kind = row.direction == "write" ? Operation::Kind::kWrite : Operation::Kind::kRead;
-    operation.file = *file;
-    operation.offset = (serial * row.depth + slot) * row.size % window;
-    operation.memory = {{memory[slot].data(), row.size}};
-    operation.sink = &operation;
-    operation.next = std::move(next);
-    (*engine)->submit(operation);
-  });
-  pipeline.run(duration);
-  return row;
-}
-
-}  // namespace
-
-Result<Row> run_storage(Row row, const TemporaryDirectory& directory, Duration duration, std::uint64_t window) {
+Result<SidePointer> make_storage_side(const Shape& shape, const TemporaryDirectory& directory, std::uint64_t window) {
   const std::string name = "storage";
   if (!std::filesystem::exists(directory / name)) {
     std::FILE* file = std::fopen((directory / name).c_str(), "wb");
@@ -269,9 +333,10 @@ Result<Row> run_storage(Row row, const TemporaryDirectory& directory, Duration d
     ::fsync(::fileno(file));
     std::fclose(file);
   }
-  if (std::system("command -v fio >/dev/null 2>&1") == 0)
-    return run_fio(std::move(row), directory / name, duration, window);
-  return run_engine(std::move(row), directory, name, duration, window);
+  if (has_fio()) return std::make_unique<FioSide>(shape, directory / name, window);
+  auto side = std::make_unique<EngineSide>(shape, window);
+  if (auto opened = side->open(directory.path(), name); !opened) return Failure(opened.error());
+  return side;
 }
 
 }  // namespace tutti::cli

@@ -4,7 +4,6 @@
 
 #include <tutti/client.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,21 +16,32 @@ namespace tutti::cli {
 inline constexpr std::size_t kLarge = 1 << 20;
 inline constexpr std::size_t kSmall = 4 << 10;
 
-// One measurement: who moved what how, and how fast that was.
-struct Row {
-  std::string what;  // "socket", "null", "posix", "direct", "fio", "engine"
+// Who moves what how.
+struct Shape {
   std::string direction;
   std::size_t size = 0;
   std::size_t threads = 1;
   std::size_t depth = 1;  // operations under way, of each thread
-  double requests_per_second = 0;
-  double median_us = 0;  // from the start of an operation to its end; 0: not known
 
-  double megabytes_per_second() const { return requests_per_second * static_cast<double>(size) / 1e6; }
+  friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// A loop over Unix sockets with nothing behind them: what the transport cannot beat.
-Row run_socket(Row row, Duration duration);
+// A short measurement.
+struct Slice {
+  double requests_per_second = 0;
+  double median_us = 0;  // from the start of an operation to its end; 0: not known
+};
+
+// One side of a comparison, ready to run: its sockets, connections and files are there, and do nothing between slices.
+class Side {
+ public:
+  virtual ~Side() = default;
+  virtual Result<Slice> run(Duration duration) = 0;
+};
+using SidePointer = std::unique_ptr<Side>;
+
+// A loop over Unix sockets with nothing behind them, a pair and a receiving thread for each thread.
+Result<SidePointer> make_socket_side(const Shape& shape);
 
 // Nodes in this process behind Unix sockets.
 class BenchCluster {
@@ -41,7 +51,7 @@ class BenchCluster {
                                                      std::uint32_t nodes);
 
   // One client per thread, as processes of a job have; each has a file of `window` bytes and goes round in it.
-  Result<Row> run(Row row, Duration duration, std::uint64_t window);
+  Result<SidePointer> side(const Shape& shape, std::uint64_t window) const;
 
  private:
   Cluster cluster_;
@@ -49,6 +59,7 @@ class BenchCluster {
 };
 
 // The same directory without Tutti, around the page cache: fio if it is installed, else our own engine in a loop.
-Result<Row> run_storage(Row row, const TemporaryDirectory& directory, Duration duration, std::uint64_t window);
+bool has_fio();
+Result<SidePointer> make_storage_side(const Shape& shape, const TemporaryDirectory& directory, std::uint64_t window);
 
 }  // namespace tutti::cli
