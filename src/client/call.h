@@ -2,6 +2,7 @@
 // One request on its way, from the first attempt to the answer that counts. Internal to the client.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -26,7 +27,7 @@ struct Call {
     TimePoint deadline{};  // by the node's clock
   };
   std::function<net::Outgoing(const Attempt&)> encode;
-  // Called once, on a thread of the transport or of the router.
+  // Called once, on a thread of the transport, of the router, or in Router::attend().
   std::function<void(Result<net::Incoming>)> done;
 
   Retry retry = Retry::kNever;
@@ -37,9 +38,10 @@ struct Call {
   TimePoint give_up{};                         // by net::steady_now()
 
   // The latest attempt:
-  std::size_t node = 0;
-  std::uint64_t generation = 0;  // of the connection to that node
-  TimePoint deadline{};          // by net::steady_now(): the node does not begin it later
+  std::atomic<std::size_t> node{0};
+  std::atomic<std::uint64_t> tag{0};  // 0: not sent yet
+  std::uint64_t generation = 0;       // of the connection to that node
+  TimePoint deadline{};               // by net::steady_now(): the node does not begin it later
   bool force_path = false;
   int detours = 0;
 };

@@ -84,7 +84,8 @@ Result<typename Request::Reply> Core::ask_node(const Request& request, Retry ret
   };
   call->retry = retry;
   call->preferred = node;
-  router_->submit(std::move(call));
+  router_->submit(call);
+  router_->attend(call);
   return future.get();
 }
 

@@ -129,28 +129,57 @@ Result<std::vector<OpenFile::Group>> OpenFile::plan(std::span<const Range> range
   return groups;
 }
 
+std::vector<OpenFile::Range> OpenFile::ranges_of(const std::vector<ReadPart>& parts) {
+  std::vector<Range> ranges;
+  for (const auto& part : parts) ranges.push_back({part.offset, part.into.data(), part.into.size()});
+  return ranges;
+}
+
+// Nobody writes to that memory.
+std::vector<OpenFile::Range> OpenFile::ranges_of(const std::vector<WritePart>& parts) {
+  std::vector<Range> ranges;
+  for (const auto& part : parts)
+    ranges.push_back({part.offset, const_cast<std::byte*>(part.from.data()), part.from.size()});
+  return ranges;
+}
+
 Stamp OpenFile::issue(const std::vector<Group>& groups) const {
   std::vector<TargetShare> shares;
   for (const auto& group : groups) shares.push_back({group.target, Bytes(group.bytes)});
   return core_->issue(shares);
 }
 
-void OpenFile::read_async(std::vector<ReadPart> parts, Done done) {
-  std::vector<Range> ranges;
-  for (const auto& part : parts) ranges.push_back({part.offset, part.into.data(), part.into.size()});
+CallPointer OpenFile::transfer(std::span<const Range> ranges, Send send, Done done) {
   auto groups = plan(ranges);
-  if (!groups) return done(Failure(groups.error()));
-  if (groups->empty()) return done(std::size_t{0});
+  if (!groups) return done(Failure(groups.error())), nullptr;
+  if (groups->empty()) return done(std::size_t{0}), nullptr;
   auto join = std::make_shared<Join>();
   join->state = state_;
   join->stamp = issue(*groups);
   join->left = groups->size();
   join->groups = std::move(*groups);
   join->done = std::move(done);
-  for (std::size_t i = 0, count = join->groups.size(); i < count; ++i) send_read(join, i);
+  const auto count = join->groups.size();
+  CallPointer last;
+  for (std::size_t i = 0; i < count; ++i) last = (this->*send)(join, i);
+  return count == 1 ? last : nullptr;
 }
 
-void OpenFile::send_read(const std::shared_ptr<Join>& join, std::size_t index) {
+Result<std::size_t> OpenFile::transfer_and_wait(std::span<const Range> ranges, Send send) {
+  return wait_for([&](Done done) {
+    if (const auto call = transfer(ranges, send, std::move(done))) core_->router().attend(call);
+  });
+}
+
+void OpenFile::read_async(std::vector<ReadPart> parts, Done done) {
+  transfer(ranges_of(parts), &OpenFile::send_read, std::move(done));
+}
+
+void OpenFile::write_async(std::vector<WritePart> parts, Done done) {
+  transfer(ranges_of(parts), &OpenFile::send_write, std::move(done));
+}
+
+CallPointer OpenFile::send_read(const std::shared_ptr<Join>& join, std::size_t index) {
   auto& group = join->groups[index];
   auto call = std::make_shared<Call>();
   call->retry = Retry::kAnytime;
@@ -175,27 +204,11 @@ void OpenFile::send_read(const std::shared_ptr<Join>& join, std::size_t index) {
     join->state->add(reply->head.timing);
     join->one_done({});
   };
-  core_->router().submit(std::move(call));
+  core_->router().submit(call);
+  return call;
 }
 
-void OpenFile::write_async(std::vector<WritePart> parts, Done done) {
-  std::vector<Range> ranges;
-  for (const auto& part : parts) {
-    ranges.push_back({part.offset, const_cast<std::byte*>(part.from.data()), part.from.size()});
-  }
-  auto groups = plan(ranges);
-  if (!groups) return done(Failure(groups.error()));
-  if (groups->empty()) return done(std::size_t{0});
-  auto join = std::make_shared<Join>();
-  join->state = state_;
-  join->stamp = issue(*groups);
-  join->left = groups->size();
-  join->groups = std::move(*groups);
-  join->done = std::move(done);
-  for (std::size_t i = 0, count = join->groups.size(); i < count; ++i) send_write(join, i);
-}
-
-void OpenFile::send_write(const std::shared_ptr<Join>& join, std::size_t index) {
+CallPointer OpenFile::send_write(const std::shared_ptr<Join>& join, std::size_t index) {
   auto& group = join->groups[index];
   auto call = std::make_shared<Call>();
   call->retry = Retry::kAfterFence;
@@ -225,7 +238,8 @@ void OpenFile::send_write(const std::shared_ptr<Join>& join, std::size_t index) 
     join->state->add(reply->head.timing);
     join->one_done({});
   };
-  core_->router().submit(std::move(call));
+  core_->router().submit(call);
+  return call;
 }
 
 // Every node that took writes brings them to stable storage. A node that was lost since then cannot; on this machine
@@ -288,19 +302,19 @@ void OpenFile::send_fsync(const std::shared_ptr<Join>& join, std::size_t node, b
 }
 
 Result<std::size_t> OpenFile::read(std::uint64_t offset, std::span<std::byte> into) {
-  return wait_for([&](Done done) { read_async({{offset, into}}, std::move(done)); });
+  return read_list({{offset, into}});
 }
 
 Result<std::size_t> OpenFile::write(std::uint64_t offset, std::span<const std::byte> from) {
-  return wait_for([&](Done done) { write_async({{offset, from}}, std::move(done)); });
+  return write_list({{offset, from}});
 }
 
 Result<std::size_t> OpenFile::read_list(std::vector<ReadPart> parts) {
-  return wait_for([&](Done done) { read_async(std::move(parts), std::move(done)); });
+  return transfer_and_wait(ranges_of(parts), &OpenFile::send_read);
 }
 
 Result<std::size_t> OpenFile::write_list(std::vector<WritePart> parts) {
-  return wait_for([&](Done done) { write_async(std::move(parts), std::move(done)); });
+  return transfer_and_wait(ranges_of(parts), &OpenFile::send_write);
 }
 
 Result<void> OpenFile::fsync(bool data_only) {
@@ -324,7 +338,8 @@ Result<void> OpenFile::truncate(std::uint64_t size) {
       auto reply = reply_of<wire::TruncateRequest::Reply>(message);
       done(reply ? Result<std::size_t>(std::size_t{0}) : Result<std::size_t>(Failure(reply.error())));
     };
-    core_->router().submit(std::move(call));
+    core_->router().submit(call);
+    core_->router().attend(call);
   });
   if (!result) return Failure(result.error());
   return {};
@@ -345,7 +360,8 @@ Result<FileStatus> OpenFile::status() {
     auto reply = reply_of<wire::StatRequest::Reply>(message);
     promise.set_value(reply ? Result<FileStatus>(to_status(reply->attributes)) : Failure(reply.error()));
   };
-  core_->router().submit(std::move(call));
+  core_->router().submit(call);
+  core_->router().attend(call);
   return future.get();
 }
 

@@ -64,10 +64,16 @@ class OpenFile final : public File, public std::enable_shared_from_this<OpenFile
     std::byte* memory;
     std::size_t size;
   };
+  static std::vector<Range> ranges_of(const std::vector<ReadPart>& parts);
+  static std::vector<Range> ranges_of(const std::vector<WritePart>& parts);
   Result<std::vector<Group>> plan(std::span<const Range> ranges) const;
   Stamp issue(const std::vector<Group>& groups) const;
-  void send_read(const std::shared_ptr<Join>& join, std::size_t group);
-  void send_write(const std::shared_ptr<Join>& join, std::size_t group);
+  using Send = CallPointer (OpenFile::*)(const std::shared_ptr<Join>& join, std::size_t group);
+  // The call, if there is exactly one.
+  CallPointer transfer(std::span<const Range> ranges, Send send, Done done);
+  Result<std::size_t> transfer_and_wait(std::span<const Range> ranges, Send send);
+  CallPointer send_read(const std::shared_ptr<Join>& join, std::size_t group);
+  CallPointer send_write(const std::shared_ptr<Join>& join, std::size_t group);
   void send_fsync(const std::shared_ptr<Join>& join, std::size_t node, bool data_only, Retry retry);
 
   const std::shared_ptr<Core> core_;

@@ -62,6 +62,7 @@ void NodeLink::pump(std::unique_lock<std::mutex>& lock) {
     const auto connection = connection_;
     Call::Attempt attempt{.tag = ++last_tag_};
     call->node = options_.index;
+    call->tag = attempt.tag;
     call->generation = generation_;
     call->deadline = net::steady_now() + options_.request_timeout;
     attempt.deadline = connection->node_time(call->deadline);
@@ -75,6 +76,21 @@ void NodeLink::pump(std::unique_lock<std::mutex>& lock) {
     connection->send(call->encode(attempt));
     lock.lock();
   }
+}
+
+void NodeLink::attend(const CallPointer& call) {
+  const auto tag = call->tag.load();
+  const auto wanted = [&] {
+    std::lock_guard lock(mutex_);
+    const auto found = sent_.find(tag);
+    return found != sent_.end() && found->second == call;
+  };
+  net::ConnectionPointer connection;
+  {
+    std::lock_guard lock(mutex_);
+    connection = connection_;
+  }
+  if (connection && wanted()) connection->await_reply(tag, wanted);
 }
 
 void NodeLink::forget(std::uint64_t file_key) {

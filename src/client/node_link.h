@@ -45,6 +45,8 @@ class NodeLink final : public net::Handler {
 
   // Sends it as soon as the node's limits allow. False: it is down.
   bool send(CallPointer call);
+  // Waits for its answer on this thread, if it was sent on this link and nobody else waits here.
+  void attend(const CallPointer& call);
   // The file is closed.
   void forget(std::uint64_t file_key);
   // A call that waits for an answer is past its deadline.

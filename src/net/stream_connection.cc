@@ -2,6 +2,7 @@
 #include "net/stream_connection.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -18,10 +19,11 @@
 namespace tutti::net {
 namespace {
 
-constexpr std::size_t kParts = 64;                    // of one sendmsg or recvmsg
-constexpr int kRounds = 16;                           // of receiving before others get their turn
-constexpr std::size_t kLeastPages = 64 << 10;         // of a payload, so that it pays to move it by reference
-constexpr std::size_t kShort = 512;                   // header and body of most requests, and little of their payload
+constexpr std::size_t kParts = 64;             // of one sendmsg or recvmsg
+constexpr int kRounds = 16;                    // of receiving before others get their turn
+constexpr std::size_t kLeastPages = 64 << 10;  // of a payload, so that it pays to move it by reference
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kShort = kPage + 512;           // most requests up to the first page of their payload
 constexpr std::int64_t kRequestOverhead = 1024;       // what a node keeps of a request, roughly
 constexpr std::int64_t kMaxRequestMemory = 24 << 20;  // of all requests of a listener
 constexpr double kDrift = 200e-6;                     // between two clocks, per unit of time
@@ -114,28 +116,30 @@ void StreamConnection::ready(std::uint32_t events) {
     update_interest();
     if (!sending_) drain(lock);
   }
-  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) receive();
+  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) receive({loop_->scratch(), EventLoop::kScratch});
 }
 
-void StreamConnection::receive() {
+void StreamConnection::receive(std::span<std::byte> scratch) {
   for (int round = 0; round < kRounds; ++round) {
     {
       std::lock_guard lock(mutex_);
       if (stage_ >= Stage::kEnding || parking_ != Parking::kNone) return;
+      // The loop may have been told of bytes just before somebody began to wait for them.
+      if (awaiting_ != std::thread::id() && awaiting_ != std::this_thread::get_id()) return;
     }
     PagePipe* pages = reader_.state() == FrameReader::State::kPayload ? reader_.pages() : nullptr;
-    if ((pages != nullptr ? receive_pages(*pages) : receive_bytes()) != Received::kMore) return;
+    if ((pages != nullptr ? receive_pages(*pages) : receive_bytes(scratch)) != Received::kMore) return;
   }
 }
 
-StreamConnection::Received StreamConnection::receive_bytes() {
+StreamConnection::Received StreamConnection::receive_bytes(std::span<std::byte> scratch) {
   std::array<iovec, kParts> parts;
   const auto direct_parts =
       reader_.state() == FrameReader::State::kPayload ? reader_.room(std::span(parts).first(kParts - 1)) : 0;
   std::size_t room = 0;
   for (std::size_t i = 0; i < direct_parts; ++i) room += parts[i].iov_len;
   const auto direct_room = room;
-  parts[direct_parts] = {loop_->scratch(), after_pages_ ? kShort : EventLoop::kScratch};
+  parts[direct_parts] = {scratch.data(), after_pages_ ? kShort : scratch.size()};
   room += parts[direct_parts].iov_len;
   msghdr header{};
   header.msg_iov = parts.data();
@@ -157,7 +161,7 @@ StreamConnection::Received StreamConnection::receive_bytes() {
       return Received::kOver;
     }
   }
-  if (!process({loop_->scratch(), static_cast<std::size_t>(got) - direct})) return Received::kOver;
+  if (!process(scratch.first(static_cast<std::size_t>(got) - direct))) return Received::kOver;
   return static_cast<std::size_t>(got) < room ? Received::kNothing : Received::kMore;
 }
 
@@ -273,7 +277,10 @@ bool StreamConnection::admit_request(Charge& charge) {
 bool StreamConnection::wait_for_memory() {
   std::lock_guard lock(mutex_);
   parking_ = Parking::kForMemory;
-  loop_->retry_later(shared_from_this());
+  if (loop_->on_loop())
+    loop_->retry_later(shared_from_this());
+  else
+    loop_->post([self = shared_from_this()] { self->loop_->retry_later(self); });
   return false;
 }
 
@@ -287,8 +294,71 @@ void StreamConnection::deliver() {
       return finish(head ? wire::to_error(*head) : head.error());
     }
     if (!message.header.reply) return violated({ErrorCode::kProtocol, "a request from a node"});
+    std::lock_guard lock(mutex_);
+    const bool awaited = awaited_.erase(message.header.tag) > 0;
+    if (!awaited && !loop_->on_loop()) return hand_over(std::move(message));
   }
   handler_.received(shared_from_this(), std::move(message));
+}
+
+// ---- receiving: on a thread that waits for a reply ----
+
+void StreamConnection::await_reply(std::uint64_t tag, const std::function<bool()>& wanted) {
+  if (loop_->on_loop() || node_side()) return;
+  const auto self = shared_from_this();
+  const bool mine = begin_awaiting();
+  bool waiting = false;
+  {
+    std::lock_guard receiving(receiving_);  // if somebody is just delivering it, that is over then
+    waiting = wanted();
+    std::lock_guard lock(mutex_);
+    if (waiting && stage_ == Stage::kOpen) awaited_.insert(tag);
+  }
+  if (!mine) return;
+  std::array<std::byte, EventLoop::kScratch> scratch;
+  while (waiting) {
+    pollfd input{.fd = socket_, .events = POLLIN, .revents = 0};
+    if (::poll(&input, 1, -1) < 0 && errno != EINTR) break;
+    std::lock_guard receiving(receiving_);
+    receive(scratch);
+    waiting = still_awaiting(tag);
+  }
+  end_awaiting();
+}
+
+// False: the loop has to go on with it.
+bool StreamConnection::begin_awaiting() {
+  std::lock_guard lock(mutex_);
+  if (awaiting_ != std::thread::id() || handed_over_ > 0 || stage_ != Stage::kOpen || parking_ != Parking::kNone)
+    return false;
+  awaiting_ = std::this_thread::get_id();
+  update_interest();
+  return true;
+}
+
+bool StreamConnection::still_awaiting(std::uint64_t tag) {
+  std::lock_guard lock(mutex_);
+  return awaited_.contains(tag) && stage_ == Stage::kOpen && parking_ == Parking::kNone;
+}
+
+void StreamConnection::end_awaiting() {
+  std::lock_guard lock(mutex_);
+  awaiting_ = {};
+  update_interest();
+}
+
+// Locked.
+void StreamConnection::hand_over(Incoming message) {
+  ++handed_over_;
+  loop_->post([self = shared_from_this(), shared = std::make_shared<Incoming>(std::move(message))] {
+    std::lock_guard receiving(self->receiving_);
+    {
+      std::lock_guard lock(self->mutex_);
+      --self->handed_over_;
+      if (self->stage_ == Stage::kEnded) return;
+    }
+    self->handler_.received(self, std::move(*shared));
+  });
 }
 
 void StreamConnection::shake_hands(const Incoming& message) {
@@ -400,6 +470,7 @@ void StreamConnection::enqueue(Outgoing message) {
   }
   entry.lend = established_.welcome.pages && entry.size - message.frame.size() >= kLeastPages &&
                message.borrowed.size() == 1 && message.pages.open();
+  if (entry.lend) entry.lead = -reinterpret_cast<std::uintptr_t>(message.borrowed.front().data()) % kPage;
   entry.message = std::move(message);
   if (queue_.empty()) progress_ = steady_now();
   queue_.push_back(std::move(entry));
@@ -431,26 +502,25 @@ ssize_t StreamConnection::send_next(std::unique_lock<std::mutex>& lock) {
   const bool pages = first.pages_are_next();
   if (!pages) header.msg_iovlen = gather(parts);
   lock.unlock();
-  const auto sent = pages ? first.send_pages(socket_) : send_message(socket_, header);
-  const int error = errno;
+  first.fill_pages();  // before its frame wakes the peer
+  ssize_t sent = -1;
+  int error = EINTR;  // nothing to be lent after all: once more
+  if (!pages || first.has_pages()) {
+    sent = pages ? first.message.pages.drain(socket_, first.message.pages.left()) : send_message(socket_, header);
+    error = errno;
+  }
   lock.lock();
   errno = error;
   return sent;
 }
 
-// As send(2). What is borrowed but cannot be lent (some mappings of devices) is sent like any other memory.
-ssize_t StreamConnection::Sending::send_pages(int socket) {
-  PagePipe& pages = message.pages;
-  if (pages.left() == 0) {
-    const auto rest = message.borrowed.front().subspan(sent - message.frame.size());
-    if (pages.take(rest) <= 0) {
-      lend = false;
-      pages = {};
-      errno = EINTR;
-      return -1;
-    }
-  }
-  return pages.drain(socket, pages.left());
+// What cannot be lent (some mappings of devices) is sent like any other memory.
+void StreamConnection::Sending::fill_pages() {
+  if (!lend || message.pages.left() > 0) return;
+  const auto rest = message.borrowed.front().subspan(std::max(sent, pages_begin()) - message.frame.size());
+  if (message.pages.take(rest) > 0) return;
+  lend = false;
+  message.pages = {};
 }
 
 // What is to be sent next; the entries stay where they are while others are added behind them.
@@ -467,8 +537,7 @@ std::size_t StreamConnection::gather(std::span<iovec> parts) {
     };
     add(entry.message.frame.data(), entry.message.frame.size());
     add(entry.message.payload.data(), entry.message.payload.size());
-    if (entry.lend) break;
-    for (const auto& part : entry.message.borrowed) add(part.data(), part.size());
+    for (const auto& part : entry.message.borrowed) add(part.data(), entry.lend ? entry.lead : part.size());
     if (count == parts.size() || entry.has_pages()) break;
   }
   return count;
@@ -500,7 +569,8 @@ void StreamConnection::release(const Charge& charge) {
 
 void StreamConnection::update_interest() {
   if (stage_ >= Stage::kEnding) return;
-  const std::uint32_t events = (parking_ == Parking::kNone ? EPOLLIN : 0U) | (want_write_ ? EPOLLOUT : 0U);
+  const bool read = parking_ == Parking::kNone && awaiting_ == std::thread::id();
+  const std::uint32_t events = (read ? EPOLLIN : 0U) | (want_write_ ? EPOLLOUT : 0U);
   loop_->modify(socket_, events, this);
 }
 
@@ -516,6 +586,7 @@ void StreamConnection::close(const Error& why) {
       loop_->post([self = shared_from_this()] { self->end(); });
     }
     idle_.wait(lock, [&] { return !sending_; });
+    if (awaiting_ == std::this_thread::get_id()) return;
   }
   if (loop_->on_loop()) return;
   std::lock_guard receiving(receiving_);  // a call of the handler that is running comes to its end
@@ -542,6 +613,7 @@ void StreamConnection::end() {
     for (const auto& [tag, charge] : charges_) release(charge);
     queue_.clear();
     charges_.clear();
+    awaited_.clear();
   }
   loop_->remove(socket_, this);
   reader_ = FrameReader();

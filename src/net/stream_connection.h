@@ -9,7 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "net/event_loop.h"
 #include "net/frame_reader.h"
@@ -38,8 +40,8 @@ struct ListenerState {
   std::map<StreamConnection*, std::weak_ptr<StreamConnection>> open;  // authenticated or not
 };
 
-// Two locks: `receiving_` is held by the loop's thread while it receives and calls the handler, `mutex_` guards what
-// senders and the loop share. `receiving_` comes first where both are needed.
+// Two locks: `receiving_` is held by whoever receives and calls the handler, the loop's thread or one in await_reply();
+// `mutex_` guards what senders and receivers share. `receiving_` comes first where both are needed.
 class StreamConnection final : public Connection, public Source, public std::enable_shared_from_this<StreamConnection> {
  public:
   // The node's side of a new socket, before the handshake. `known`: who the kernel says it is.
@@ -64,6 +66,7 @@ class StreamConnection final : public Connection, public Source, public std::ena
 
   void send(Outgoing message) override;
   void close(const Error& why) override;
+  void await_reply(std::uint64_t tag, const std::function<bool()>& wanted) override;
   const Peer& peer() const override { return established_.peer; }
   const wire::Welcome& welcome() const override { return established_.welcome; }
   TimePoint node_time(TimePoint here) const override;
@@ -86,10 +89,12 @@ class StreamConnection final : public Connection, public Source, public std::ena
     Outgoing message;
     std::size_t size = 0;  // of frame and payload
     std::size_t sent = 0;
-    bool lend = false;  // what is borrowed goes by reference, through `pages`
+    bool lend = false;     // what is borrowed goes by reference, through `pages`
+    std::size_t lead = 0;  // but for so much of it, up to the first boundary of pages
     bool has_pages() const { return lend || message.pages.size() > 0; }
-    bool pages_are_next() const { return has_pages() && sent >= message.frame.size(); }
-    ssize_t send_pages(int socket);
+    std::size_t pages_begin() const { return message.frame.size() + lead; }
+    bool pages_are_next() const { return has_pages() && sent >= pages_begin(); }
+    void fill_pages();
     Charge charge;
   };
   // Why nothing is read from the socket right now.
@@ -104,9 +109,9 @@ class StreamConnection final : public Connection, public Source, public std::ena
   StreamConnection(std::shared_ptr<EventLoop> loop, int socket, Handler& handler);
 
   bool node_side() const { return listener_ != nullptr; }
-  void receive();
+  void receive(std::span<std::byte> scratch);
   enum class Received { kMore, kNothing, kOver };
-  Received receive_bytes();
+  Received receive_bytes(std::span<std::byte> scratch);
   Received receive_pages(PagePipe& pages);
   PagePipe pages_for(const wire::Header& header) const;
   bool process(std::span<const std::byte> bytes);
@@ -114,6 +119,10 @@ class StreamConnection final : public Connection, public Source, public std::ena
   bool admit_request(Charge& charge);
   bool wait_for_memory();
   void deliver();
+  void hand_over(Incoming message);
+  bool begin_awaiting();
+  bool still_awaiting(std::uint64_t tag);
+  void end_awaiting();
   void shake_hands(const Incoming& message);
   void violated(const Error& why);
   void park(std::span<const std::byte> rest);
@@ -152,7 +161,10 @@ class StreamConnection final : public Connection, public Source, public std::ena
   bool sending_ = false;     // somebody is in sendmsg; the others only enqueue
   bool want_write_ = false;  // the socket is full
   Parking parking_ = Parking::kNone;
-  TimePoint progress_{};                               // of sending
+  std::unordered_set<std::uint64_t> awaited_;  // replies whose threads wait in await_reply(), or have been there
+  std::thread::id awaiting_;                   // one of them, which receives instead of the loop
+  std::size_t handed_over_ = 0;                // messages that the loop is to deliver
+  TimePoint progress_{};                       // of sending
   std::unordered_map<std::uint64_t, Charge> charges_;  // by tag
   std::uint64_t charged_bytes_ = 0;
 };

@@ -60,8 +60,9 @@ struct Peer {
   std::string address{};  // for messages
 };
 
-// Called on the transport's threads; calls for one connection never overlap. Must not block: others are waiting.
-// Every connection that connect() returned or that brought a received() is reported closed once, and nothing after.
+// Called on the transport's threads or in await_reply(); calls for one connection never overlap. Must not block: others
+// are waiting. Every connection that connect() returned or that brought a received() is reported closed once, and
+// nothing after.
 class Handler {
  public:
   virtual ~Handler() = default;
@@ -94,6 +95,13 @@ class Connection {
   // Ends the connection. When it returns, borrowed memory is no longer used and no call of the handler is running for
   // this connection, unless this is that very call. closed() is or will be called.
   virtual void close(const Error& why) = 0;
+
+  // On the client's side: receives on this thread, in place of the transport's, until received() has been called for
+  // the reply to `tag`. That saves waking one thread for another. received() is called here only for replies
+  // that somebody awaits like this: for others it may want locks that this thread holds. Returns early, or at once, if
+  // the connection is over, if another thread receives already, or if `wanted` (which must not call the connection)
+  // says that the reply has been there.
+  virtual void await_reply(std::uint64_t tag, const std::function<bool()>& wanted) = 0;
 
   virtual const Peer& peer() const = 0;
 

@@ -387,6 +387,69 @@ TEST_P(TransportTest, ManyThreadsMayUseOneConnection) {
   EXPECT_TRUE(client.why_.empty());
 }
 
+class AwaitingClient : public Recorder {
+ public:
+  void received(const ConnectionPointer& from, Incoming message) override {
+    if (message.header.tag >= kAlone && waiting_) ++strangers_;
+    Recorder::received(from, std::move(message));
+  }
+  bool has(std::uint64_t tag) {
+    std::lock_guard lock(mutex_);
+    return std::ranges::any_of(messages_, [&](const Incoming& message) { return message.header.tag == tag; });
+  }
+  static constexpr std::uint64_t kAlone = 1 << 20;  // tags from here on are not waited for
+  static inline thread_local bool waiting_ = false;
+  std::atomic<int> strangers_{0};
+};
+
+// Threads that receive for themselves get their own replies, those of others still come, and not on their threads.
+TEST_P(TransportTest, AThreadMayReceiveItsOwnReply) {
+  Server node;
+  AwaitingClient client;
+  auto listener = listen(node);
+  auto connection = connect(client);
+  constexpr std::uint64_t kEach = 300;
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 3; ++t)
+    threads.emplace_back([&, t] {
+      AwaitingClient::waiting_ = true;
+      for (std::uint64_t i = 0; i < kEach; ++i) {
+        const auto tag = t * kEach + i;
+        connection->send(health_request(tag));
+        if (i % 4 == 0) connection->send(health_request(AwaitingClient::kAlone + tag));
+        connection->await_reply(tag, [&] { return !client.has(tag); });
+        std::unique_lock lock(client.mutex_);  // another thread may have received it, or be about to
+        ASSERT_TRUE(client.changed_.wait_for(lock, 20s, [&] {
+          return std::ranges::any_of(client.messages_, [&](const Incoming& one) { return one.header.tag == tag; });
+        }));
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  ASSERT_TRUE(client.wait_for_messages(3 * kEach + 3 * kEach / 4));
+  EXPECT_EQ(client.strangers_, 0);
+  std::thread waiting([&] {  // for what never comes
+    connection->await_reply(1 << 30, [] { return true; });
+  });
+  connection->send(health_request(AwaitingClient::kAlone));
+  ASSERT_TRUE(client.wait_for_messages(3 * kEach + 3 * kEach / 4 + 1));
+  connection->close({ErrorCode::kStopped, "enough"});
+  waiting.join();
+}
+
+// Alone on its connection it waits for the socket and nothing else: no event may be lost between it and the loop.
+TEST_P(TransportTest, AThreadThatReceivesForItselfNeverMissesItsReply) {
+  Server node;
+  Recorder client;
+  auto listener = listen(node);
+  auto connection = connect(client);
+  for (std::uint64_t tag = 0; tag < 5000; ++tag) {
+    connection->send(health_request(tag));
+    if (tag % 3 == 0) std::this_thread::yield();
+    connection->await_reply(tag, [&] { return client.count() <= tag; });
+    ASSERT_TRUE(client.wait_for_messages(tag + 1));
+  }
+}
+
 TEST_P(TransportTest, DeadlinesInNodeTimeAreNeverLater) {
   Recorder node, client;
   const auto skew = 1h;
