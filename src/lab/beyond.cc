@@ -105,7 +105,8 @@ Scenario mix_scenario(const Mix& mix, const std::string& policy, std::uint64_t s
   return scenario;
 }
 
-constexpr unsigned kSeeds = 3;
+// In a single mix it is chance which of the large jobs ends last, by more than the two per cent looked for.
+constexpr unsigned kSeeds = 12;
 
 using Results = std::map<std::string, std::map<std::string, Averages>>;  // by mix, by policy
 

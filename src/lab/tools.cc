@@ -29,7 +29,7 @@ Result<Averages> average(const std::function<sim::Scenario(std::uint64_t seed)>&
       sim::MeasureOptions options;
       options.slowdown = repeat.slowdown;
       options.bound = repeat.bound;
-      auto measured = sim::measure(make(i + 1), options);
+      auto measured = sim::measure(make(kFirstSeed + i), options);
       if (measured)
         runs[i] = std::move(measured->metrics);
       else

@@ -34,8 +34,12 @@ struct Averages {
   double mean_batch = 0;
 };
 
+// The first seed of every experiment. Policies and models were tuned on seeds up to 3020: what is claimed is shown on
+// others, which nobody looked at while choosing.
+inline constexpr std::uint64_t kFirstSeed = 4001;
+
 struct Repeat {
-  unsigned seeds = 1;
+  unsigned seeds = 1;  // from kFirstSeed on
   bool slowdown = false;
   bool bound = false;
 };

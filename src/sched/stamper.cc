@@ -4,6 +4,14 @@
 #include <algorithm>
 
 namespace tutti {
+namespace {
+
+// By more than a half of the smaller one. Phases that repeat differ by less.
+bool differ(Bytes a, Bytes b) {
+  return std::max(a, b) - std::min(a, b) > std::min(a, b) / 2;
+}
+
+}  // namespace
 
 void Stamper::begin_phase(const Phase& phase) {
   end_phase();
@@ -12,16 +20,31 @@ void Stamper::begin_phase(const Phase& phase) {
   started_ = false;
   kind_ = phase.kind;
   phase_start_ = phase.now;
-  total_ = phase.announced > Bytes{} ? phase.announced : learned(phase.kind);
+  announced_ = phase.announced;
+  total_ = expected();
+}
+
+Bytes Stamper::expected() const {
+  const auto past = past_.find(kind_);
+  if (past == past_.end()) return announced_;
+  if (announced_ > Bytes{}) return past->second.announced_wrongly ? Bytes{} : announced_;
+  return past->second.varies ? Bytes{} : past->second.size;
 }
 
 void Stamper::end_phase() {
   if (!open_) return;
   open_ = false;
-  if (attained_ > Bytes{}) learned_[kind_] = attained_;
+  if (attained_ > Bytes{}) judge();
   attained_ = Bytes{};
   for (const TargetId target : touched_) issued_[target] = Bytes{};
   touched_.clear();
+}
+
+void Stamper::judge() {
+  Past& past = past_[kind_];
+  if (announced_ > Bytes{}) past.announced_wrongly = differ(announced_, attained_);
+  past.varies = past.size > Bytes{} && differ(past.size, attained_);
+  past.size = attained_;
 }
 
 Stamp Stamper::stamp(OperationId operation, std::span<const TargetShare> shares, TimePoint now) {
@@ -52,8 +75,8 @@ Stamp Stamper::stamp(OperationId operation, std::span<const TargetShare> shares,
 }
 
 Bytes Stamper::learned(PhaseKind kind) const {
-  const auto it = learned_.find(kind);
-  return it == learned_.end() ? Bytes{} : it->second;
+  const auto past = past_.find(kind);
+  return past == past_.end() ? Bytes{} : past->second.size;
 }
 
 }  // namespace tutti

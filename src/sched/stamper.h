@@ -37,7 +37,9 @@ class Stamper {
 
   explicit Stamper(ApplicationId application) : application_(application) {}
 
-  // Ends a phase that is still open.
+  // Ends a phase that is still open. The size is what was announced, else what was learned. Whichever was wrong by more
+  // than a half for the last phase of this kind is not believed, and the size counts as unknown, until it is right
+  // again.
   void begin_phase(const Phase& phase);
   // Remembers the phase's size, if anything was issued in it.
   void end_phase();
@@ -51,21 +53,31 @@ class Stamper {
   // What a phase of this kind is expected to be from earlier ones; 0: nothing known.
   Bytes learned(PhaseKind kind = 0) const;
   // Brings back what an earlier run of the same job learned.
-  void remember(PhaseKind kind, Bytes size) { learned_[kind] = size; }
+  void remember(PhaseKind kind, Bytes size) { past_[kind].size = size; }
 
  private:
+  struct Past {
+    Bytes size{};                    // of the last phase of a kind
+    bool announced_wrongly = false;  // that is not what was said
+    bool varies = false;             // nor what the phase before was
+  };
+
+  Bytes expected() const;  // of the phase that begins
+  void judge();            // what was expected of the phase that ends
+
   ApplicationId application_;
   PhaseNumber phase_ = 0;
   bool open_ = false;
   PhaseKind kind_ = 0;
   TimePoint phase_start_{};
   bool started_ = false;           // an operation of this phase has been stamped
-  Bytes total_{};                  // announced or learned
+  Bytes announced_{};              // 0: not announced
+  Bytes total_{};                  // as the stamps say it: announced or learned; 0: unknown
   Bytes attained_{};               // on the busiest target so far
   std::vector<Bytes> issued_;      // in this phase, by target
   std::vector<TargetId> touched_;  // targets with something in issued_
   std::vector<Bytes> operation_;   // scratch: this operation's shares, by target; all zero between calls
-  std::map<PhaseKind, Bytes> learned_;
+  std::map<PhaseKind, Past> past_;
 };
 
 }  // namespace tutti

@@ -61,5 +61,32 @@ TEST(Stamper, AnAnnouncedSizeGoesBeforeALearnedOne) {
   EXPECT_EQ(stamper.learned(), Bytes(1));
 }
 
+// One phase of so many bytes; what its stamp said of them.
+Bytes said(Stamper& stamper, Bytes announced, Bytes size) {
+  stamper.begin_phase({.now = at(0s), .announced = announced});
+  const TargetShare share[] = {{0, size}};
+  const Bytes total = stamper.stamp(1, share, at(0s)).phase_total;
+  stamper.end_phase();
+  return total;
+}
+
+TEST(Stamper, WhoAnnouncedWronglyIsNotBelievedUntilItIsRightAgain) {
+  Stamper stamper(1);
+  EXPECT_EQ(said(stamper, Bytes(200), Bytes(100)), Bytes(200));
+  EXPECT_EQ(said(stamper, Bytes(50), Bytes(100)), Bytes(0));
+  EXPECT_EQ(said(stamper, Bytes(145), Bytes(100)), Bytes(0));
+  EXPECT_EQ(said(stamper, Bytes(200), Bytes(100)), Bytes(200));
+  EXPECT_EQ(said(stamper, Bytes(0), Bytes(100)), Bytes(100));  // what was learned is another matter
+}
+
+TEST(Stamper, PhasesThatVaryTeachNothing) {
+  Stamper stamper(1);
+  EXPECT_EQ(said(stamper, Bytes(0), Bytes(100)), Bytes(0));
+  EXPECT_EQ(said(stamper, Bytes(0), Bytes(149)), Bytes(100));
+  EXPECT_EQ(said(stamper, Bytes(0), Bytes(300)), Bytes(149));
+  EXPECT_EQ(said(stamper, Bytes(0), Bytes(310)), Bytes(0));
+  EXPECT_EQ(said(stamper, Bytes(0), Bytes(310)), Bytes(310));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -117,10 +117,11 @@ struct Totals {
   double makespan = 0;
 };
 
-// Over a few seeds: which of a handful of large jobs ends last is chance, by more than the difference looked for.
+// Over some seeds: which of a handful of large jobs ends last is chance, by more than the difference looked for. On
+// seeds that nobody looked at while choosing how concert works.
 Totals totals(const std::string& file, const std::string& policy) {
   Totals sum;
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+  for (std::uint64_t seed = 4001; seed <= 4012; ++seed) {
     const auto scenario = load_scenario(file, {.policy = policy, .seed = seed, .assignments = {}});
     if (!scenario) throw std::runtime_error(scenario.error().message);
     const auto measured = measure(*scenario, {.slowdown = false, .bound = false});

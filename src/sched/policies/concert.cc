@@ -8,10 +8,14 @@
 //
 // The levels end early on purpose. A newcomer of unknown size passes a running phase by the bytes of the levels below
 // the last; were that more, phases of like size would catch up with each other, end together, compute together and
-// leave the servers idle, and the mix as a whole would take longer than in order of arrival.
+// leave the servers idle, and the mix as a whole would take longer than in order of arrival. For the same reason the
+// last level also holds the first phases of applications that are said to be larger: if that is wrong, they wait for
+// the small ones, but not until everybody else is done.
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <tuple>
+#include <vector>
 
 #include "sched/heaps.h"
 #include "sched/policies/policies.h"
@@ -31,7 +35,7 @@ struct PhaseKey {
 // Earlier in this order goes first; a function of stamps alone.
 struct Rank {
   std::uint64_t left = 0;  // bytes on the busiest target
-  TimePoint since;         // the start of the phase; of unknown size: the issue of its next request
+  TimePoint since;         // the start of the phase; where phases take turns: the issue of its next request
   PhaseKey phase;
   bool operator<(const Rank& other) const {
     if (left != other.left) return left < other.left;
@@ -53,7 +57,7 @@ struct Phase {
   std::size_t count = 0;
   std::tuple<Bytes, Bytes, Bytes> progress;  // attained, bottleneck and total of the furthest stamp seen
   Rank rank;
-  bool known() const { return std::get<2>(progress) > Bytes{}; }
+  bool takes_turns = false;  // its size is unknown, or a promise as large as the last level
   void reset() {
     requests.clear();
     count = 0;
@@ -70,13 +74,21 @@ struct Run {
   std::uint64_t left = 0;  // bytes; 0: no run
 };
 
+std::vector<std::uint64_t> levels_from(const OptionValues& options) {
+  const auto growth = static_cast<std::uint64_t>(options.integer("growth"));
+  std::vector<std::uint64_t> levels = {std::max<std::uint64_t>(1, options.bytes("first_level").count())};
+  constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
+  while (levels.size() < static_cast<std::size_t>(options.integer("levels")) && levels.back() <= kLargest / growth)
+    levels.push_back(levels.back() * growth);
+  return levels;
+}
+
 class Concert final : public QueuedPolicy {
  public:
   explicit Concert(const OptionValues& options)
       : QueuedPolicy(options.duration("patience")),
-        first_level_(std::max<std::uint64_t>(1, options.bytes("first_level").count())),
-        growth_(static_cast<std::uint64_t>(options.integer("growth"))),
-        levels_(static_cast<unsigned>(options.integer("levels"))),
+        levels_(levels_from(options)),
+        last_level_(levels_.back()),
         longest_run_(options.bytes("run").count()) {}
 
  private:
@@ -91,15 +103,18 @@ class Concert final : public QueuedPolicy {
     const bool further = phase.count++ == 0 || progress > phase.progress;
     if (further) {
       phase.progress = progress;
-      phase.rank = {left_of(request.stamp), request.stamp.phase_start, key};
+      const bool known = request.stamp.phase_total > Bytes{};
+      const std::uint64_t left = known ? left_of(request.stamp) : level_of(request.stamp);
+      phase.takes_turns = !known || (left >= last_level_ && promised(request.stamp));
+      phase.rank = {phase.takes_turns ? std::min(left, last_level_) : left, request.stamp.phase_start, key};
     }
-    if (!phase.known())
+    if (phase.takes_turns)
       turn(number);
     else if (further)
       order_.set(number, phase.rank);
   }
 
-  // A phase of unknown size stands in the order of its level where the request stands that it would send next.
+  // A phase that takes turns stands in the order of its level where the request stands that it would send next.
   void turn(std::uint32_t number) {
     Phase& phase = phases_[number];
     phase.rank.since = store_.request(phase.requests.top(store_)).stamp.issued;
@@ -109,6 +124,7 @@ class Concert final : public QueuedPolicy {
   void dequeue(Slot slot) override {
     const std::uint32_t number = store_.place(slot);
     Phase& phase = phases_[number];
+    if (phase.requests.top(store_) == slot) phase.requests.pop(store_);  // it is still in the store
     phase.requests.prune(store_, --phase.count);
     settle(number);
   }
@@ -146,31 +162,32 @@ class Concert final : public QueuedPolicy {
     if (phases_[number].count == 0) {
       order_.erase(number);
       phases_.close(number);
-    } else if (!phases_[number].known()) {
+    } else if (phases_[number].takes_turns) {
       turn(number);
     }
   }
 
   // Known sizes are compared in powers of two: of phases alike, the one that began first goes on. What is left of
   // them is not known better than that, and passing each other back and forth would make them end together.
-  std::uint64_t left_of(const Stamp& stamp) const {
-    if (stamp.phase_total == Bytes{}) return level_of(stamp.attained.count() + stamp.bottleneck.count());
+  static std::uint64_t left_of(const Stamp& stamp) {
     if (stamp.phase_total > stamp.attained) return std::bit_floor((stamp.phase_total - stamp.attained).count());
     // A phase that outgrew what it was said to be: expected to go on for as much again as it is over.
     return std::bit_floor((stamp.attained - stamp.phase_total + stamp.bottleneck).count());
   }
 
-  std::uint64_t level_of(std::uint64_t shown) const {
-    std::uint64_t level = first_level_;
-    for (unsigned i = 1; i < levels_ && level < shown && level < kLargest / growth_; ++i) level *= growth_;
-    return level;
+  // Whether some of the phase is still a promise, of an application that nobody has seen keep one: later phases come
+  // with a size only if what was said of the one before was right (src/sched/stamper.h).
+  static bool promised(const Stamp& stamp) {
+    return stamp.phase <= 1 && stamp.phase_total > stamp.attained + stamp.bottleneck;
   }
 
-  static constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t level_of(const Stamp& stamp) const {
+    const std::uint64_t shown = stamp.attained.count() + stamp.bottleneck.count();
+    return *std::find_if(levels_.begin(), levels_.end() - 1, [=](std::uint64_t level) { return level >= shown; });
+  }
 
-  std::uint64_t first_level_;
-  std::uint64_t growth_;
-  unsigned levels_;
+  std::vector<std::uint64_t> levels_;  // their sizes, ascending; at least one
+  std::uint64_t last_level_;
   std::uint64_t longest_run_;
   Run run_;
   Pool<PhaseKey, Phase> phases_;

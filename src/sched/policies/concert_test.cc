@@ -121,9 +121,48 @@ TEST(Concert, AnOperationGoesOnForARunAndNoLonger) {
   EXPECT_THAT(drain(*policy), ElementsAre(2, 9, 3, 4));
 }
 
+TEST(Concert, AFirstPhaseSaidToBeAsLargeAsTheLastLevelTakesTurns) {
+  auto policy = make("concert", {{"first_level", "1MiB"}, {"growth", "2"}, {"levels", "3"}});
+  Request huge = of(1, {.application = 1, .total = 100_MiB}), large = of(2, {.application = 2, .total = 4_MiB}),
+          unknown = of(3, {.application = 3, .total = 0_B, .attained = 50_MiB});
+  huge.stamp.issued = at_ms(1);
+  unknown.stamp.issued = at_ms(2);
+  large.stamp.issued = at_ms(3);
+  for (const Request& request : {unknown, large, huge, of(4, {.application = 4, .total = 3_MiB})})
+    policy->add(request, at_ms(4));
+  EXPECT_THAT(drain(*policy, at_ms(4)), ElementsAre(4, 1, 3, 2));
+  huge.stamp.phase = large.stamp.phase = 2;  // what was said of the first was right
+  for (const Request& request : {unknown, large, huge}) policy->add(request, at_ms(5));
+  EXPECT_THAT(drain(*policy, at_ms(5)), ElementsAre(2, 3, 1));
+}
+
+TEST(Concert, WhatHasBeenAskedForIsNoPromise) {
+  auto policy = make("concert", {{"first_level", "1MiB"}, {"growth", "2"}, {"levels", "3"}});
+  Request huge = of(1, {.application = 1, .total = 100_MiB, .attained = 0_B, .bottleneck = 100_MiB}),
+          large = of(2, {.application = 2, .total = 20_MiB, .attained = 0_B, .bottleneck = 20_MiB});
+  huge.stamp.issued = at_ms(1);
+  large.stamp.issued = at_ms(2);
+  policy->add(huge, at_ms(3));
+  policy->add(large, at_ms(3));
+  EXPECT_THAT(drain(*policy, at_ms(3)), ElementsAre(2, 1));
+}
+
+TEST(Concert, AfterACancelAPhaseStandsWhereItsNextRequestStands) {
+  auto policy = make("concert");
+  Request early = of(1, {.application = 1, .total = 0_B}), late = of(2, {.application = 1, .total = 0_B}),
+          between = of(3, {.application = 2, .total = 0_B});
+  early.stamp.issued = at_ms(1);
+  between.stamp.issued = at_ms(2);
+  late.stamp.issued = at_ms(3);
+  late.offset = early.end();
+  for (const Request& request : {early, between, late}) policy->add(request, at_ms(4));
+  ASSERT_TRUE(policy->cancel(1));
+  EXPECT_THAT(drain(*policy, at_ms(4)), ElementsAre(3, 2));
+}
+
 TEST(Concert, OfPhasesAlikeTheOneThatBeganFirstGoesOn) {
   auto policy = make("concert");
-  Request first = of(1, {.application = 1, .total = 120_MiB}), second = of(2, {.application = 2, .total = 70_MiB});
+  Request first = of(1, {.application = 1, .total = 12_MiB}), second = of(2, {.application = 2, .total = 9_MiB});
   second.stamp.phase_start = at_ms(5);
   policy->add(second, at_ms(5));
   policy->add(first, at_ms(5));
