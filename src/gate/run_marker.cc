@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -17,26 +18,31 @@ Result<RunMarker> RunMarker::open(const std::string& path) {
     return fail(ErrorCode::kIo, fmt::format("cannot open the state file {}: {}", path, std::strerror(errno)), errno);
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
     return fail(ErrorCode::kDuplicate, fmt::format("another gate runs with the state file {}", path));
-  char text[128] = {};
-  if (pread(fd.get(), text, sizeof(text) - 1, 0) < 0)
+  char text[kSize + 1] = {};
+  const ssize_t size = pread(fd.get(), text, kSize, 0);
+  if (size < 0)
     return fail(ErrorCode::kIo, fmt::format("cannot read the state file {}: {}", path, std::strerror(errno)), errno);
   RunMarker marker(std::move(fd), path);
   long long lease = 0;
-  if (std::sscanf(text, "running lease=%lld", &lease) == 1 && lease > 0) marker.left_behind_ = Duration(lease);
+  if (std::sscanf(text, "running lease=%lld", &lease) == 1 && lease > 0)
+    marker.left_behind_ = Duration(lease);
+  else if (size > 0 && std::strncmp(text, "idle", 4) != 0)
+    return fail(ErrorCode::kInvalid, fmt::format("{} is not a gate's state file; name another with --state", path));
   return marker;
 }
 
 Result<void> RunMarker::set_running(Duration lease) {
-  return write(fmt::format("running lease={}\n", lease.count()));
+  return write(fmt::format("running lease={}", std::max(lease, left_behind_.value_or(lease)).count()));
 }
 
 Result<void> RunMarker::set_idle() {
-  return write("idle\n");
+  return write("idle");
 }
 
+// Always the same number of bytes in one piece: whoever is killed leaves the old text or the new one, nothing between.
 Result<void> RunMarker::write(const std::string& text) {
-  const bool done = ftruncate(fd_.get(), 0) == 0 &&
-                    pwrite(fd_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
+  const std::string padded = fmt::format("{:<{}}\n", text, kSize - 1);
+  const bool done = pwrite(fd_.get(), padded.data(), padded.size(), 0) == static_cast<ssize_t>(padded.size()) &&
                     fsync(fd_.get()) == 0;
   if (done) return {};
   return fail(ErrorCode::kIo, fmt::format("cannot write the state file {}: {}", path_, std::strerror(errno)), errno);

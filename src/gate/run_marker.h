@@ -17,16 +17,20 @@ namespace tutti::gate {
 
 class RunMarker {
  public:
-  // kDuplicate: another gate runs with this file.
+  // kDuplicate: another gate runs with this file. kInvalid: it is something else.
   static Result<RunMarker> open(const std::string& path);
 
   // The predecessor's lease, if it did not end clean.
   std::optional<Duration> left_behind() const { return left_behind_; }
 
+  // Remembers the longer of this lease and the predecessor's: should this gate die before it grants anything, somebody
+  // may still hold a lock for as long as that.
   Result<void> set_running(Duration lease);
   Result<void> set_idle();
 
  private:
+  static constexpr std::size_t kSize = 64;  // of the file
+
   RunMarker(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
   Result<void> write(const std::string& text);
 
