@@ -95,7 +95,7 @@ NodeHandshake::Step NodeHandshake::accept(const wire::Digest& digest) {
                               .node = options_.node,
                               .now = options_.now(),
                               .limits = options_.limits,
-                              .pages = options_.pages,
+                              .lend = options_.lend,
                               .targets = options_.targets};
   return {.answer = wire::encode(welcome, {}), .state = Step::State::kAccepted};
 }

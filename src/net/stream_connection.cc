@@ -468,7 +468,7 @@ void StreamConnection::enqueue(Outgoing message) {
     entry.charge = found->second;
     charges_.erase(found);
   }
-  entry.lend = established_.welcome.pages && entry.size - message.frame.size() >= kLeastPages &&
+  entry.lend = established_.welcome.lend && entry.size - message.frame.size() >= kLeastPages &&
                message.borrowed.size() == 1 && message.pages.open();
   if (entry.lend) entry.lead = -reinterpret_cast<std::uintptr_t>(message.borrowed.front().data()) % kPage;
   entry.message = std::move(message);

@@ -132,7 +132,8 @@ struct ListenOptions {
   std::shared_ptr<BufferPool> pool{};  // for payloads that arrive; nothing: one of 256 MiB
   std::optional<ClusterKey> key{};     // clients over TCP must prove to hold it; nothing: TCP needs MUNGE
   bool munge = false;                  // accept MUNGE credentials over TCP
-  bool pages = false;                  // large payloads without a checksum may arrive by reference
+  bool lend = false;                   // clients should lend large payloads rather than copy them into the socket
+  bool pages = false;                  // and those without a checksum arrive by reference
   std::size_t max_connections = 4096;
   Duration handshake_timeout = std::chrono::seconds(10);
   Duration send_timeout = std::chrono::seconds(30);  // a peer that takes nothing for so long is cut off

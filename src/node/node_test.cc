@@ -242,7 +242,7 @@ TEST_F(NodeTest, LargeWritesOfEveryKindAreTheSameFile) {
   };
   start();
   TestClient client(endpoint_);
-  EXPECT_TRUE(client.connection().welcome().pages);
+  EXPECT_TRUE(client.connection().welcome().lend);
   const auto file = create(client, "a", 1);
   struct Write {
     std::uint64_t offset;

@@ -162,7 +162,7 @@ void fields(A& a, Welcome& m) {
   a.integer(m.limits.requests, "requests");
   a.integer(m.limits.bytes, "bytes");
   a.require(m.limits.requests > 0 && m.limits.bytes > 0, "limits", "allow nothing at all");
-  boolean(a, m.pages, "pages");
+  boolean(a, m.lend, "lend");
   integers(a, m.targets, "targets", 4096);
 }
 

@@ -100,7 +100,7 @@ struct Welcome {
   std::string node{};  // its name
   TimePoint now{};     // by the clock that deadlines are measured on: the node's own, steady, any origin
   Limits limits{};
-  bool pages = false;               // it is worth sending it large payloads by reference
+  bool lend = false;                // large payloads are best sent by reference
   std::vector<TargetId> targets{};  // that this node owns
 };
 

@@ -241,9 +241,9 @@ TEST_P(TransportTest, PayloadsArriveUnchangedInBothDirections) {
 TEST_P(TransportTest, PayloadsMayArriveByReference) {
   Server node;
   Recorder client;
-  auto listener = listen(node, {.pages = true});
+  auto listener = listen(node, {.lend = true, .pages = true});
   auto connection = connect(client);
-  EXPECT_TRUE(connection->welcome().pages);
+  EXPECT_TRUE(connection->welcome().lend);
   Prng random(8);
   std::vector<std::byte> file(8 << 20);
   for (std::size_t i = 0; i < file.size(); ++i) file[i] = pattern(i);
