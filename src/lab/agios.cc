@@ -29,6 +29,7 @@ Scenario agios_scenario(const Test& test, const std::string& policy, unsigned de
     Application application;
     application.name = fmt::format("test{}", i);
     application.ranks = test.processes;
+    application.ranks_per_node = test.processes / 8;  // 32 nodes for four applications
     application.size = test.large ? 256_KiB : 16_KiB;
     application.operations = test.large ? 8 : 128;
     application.largest_request = 8_KiB;

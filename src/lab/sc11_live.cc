@@ -206,11 +206,34 @@ Result<ExperimentResult> sc11_figure6_live(const LabOptions& options) {
   return result;
 }
 
+namespace {
+
+Timeline timeline_of(const Contender& contender, const std::vector<LiveJob>& jobs,
+                     const std::vector<LiveTimes>& times) {
+  Timeline timeline{.title = fmt::format("Ten checkpoints at once: {}, depth {}", contender.policy, contender.depth),
+                    .jobs = {},
+                    .segments = {}};
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const double megabytes = static_cast<double>(jobs[i].size.count()) / 1e6;
+    timeline.jobs.push_back(jobs[i].name);
+    timeline.segments.push_back({.job = i,
+                                 .kind = Timeline::Segment::Kind::kInputOutput,
+                                 .from = times[i].start,
+                                 .to = times[i].end,
+                                 .megabytes_per_second = megabytes / (times[i].end - times[i].start)});
+  }
+  return timeline;
+}
+
+}  // namespace
+
 // Ten jobs of unequal size checkpoint at once: what ./run shows.
 Result<ExperimentResult> checkpoints_live(const LabOptions& options) {
+  // Where the files lie on the disks changes the mean by a tenth either way, so each policy has several placements.
+  constexpr unsigned kRounds = 3;
   ExperimentResult result;
   result.mode = "live";
-  result.device = "hdd-7200, modelled, 4 node processes, 10 job processes";
+  result.device = fmt::format("hdd-7200, modelled, 4 node processes, 10 job processes, mean of {} placements", kRounds);
   result.columns = {"policy", "depth", "mean checkpoint s", "slowest s", "mean slowdown"};
   std::vector<LiveJob> jobs;
   for (unsigned i = 0; i < 10; ++i) {
@@ -235,29 +258,23 @@ Result<ExperimentResult> checkpoints_live(const LabOptions& options) {
   // leave the order to the policy.
   for (const Contender& contender :
        {Contender{"fifo", 16}, Contender{"fifo", 4}, Contender{"window", 4}, Contender{"concert", 4}}) {
-    say(options, fmt::format("checkpoints: ten jobs at once, {}", contender.policy));
-    const auto times = run_live(cluster_for(contender, false, 4, 64_KiB), jobs);
-    if (!times) return Failure(times.error());
-    Timeline timeline{.title = fmt::format("Ten checkpoints at once: {}, depth {}", contender.policy, contender.depth),
-                      .jobs = {},
-                      .segments = {}};
-    double slowdown = 0;
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-      const double took = (*times)[i].end - (*times)[i].start;
-      slowdown += took / alone[i % 5] / static_cast<double>(jobs.size());
-      timeline.jobs.push_back(jobs[i].name);
-      timeline.segments.push_back({.job = i,
-                                   .kind = Timeline::Segment::Kind::kInputOutput,
-                                   .from = (*times)[i].start,
-                                   .to = (*times)[i].end,
-                                   .megabytes_per_second = static_cast<double>(jobs[i].size.count()) / 1e6 / took});
+    double slowdown = 0, completion = 0, slowest = 0;
+    for (unsigned round = 0; round < kRounds; ++round) {
+      say(options, fmt::format("checkpoints: ten jobs at once, {}, {} of {}", contender.policy, round + 1, kRounds));
+      LiveCluster cluster = cluster_for(contender, false, 4, 64_KiB);
+      cluster.seed = round;
+      const auto times = run_live(cluster, jobs);
+      if (!times) return Failure(times.error());
+      for (std::size_t i = 0; i < jobs.size(); ++i)
+        slowdown += ((*times)[i].end - (*times)[i].start) / alone[i % 5] / static_cast<double>(jobs.size() * kRounds);
+      completion += mean_completion(*times) / kRounds;
+      slowest += last_end(*times) / kRounds;
+      if (round == 0) result.timelines.push_back(timeline_of(contender, jobs, *times));
     }
-    const double completion = mean_completion(*times);
     const auto [best, is_new] = mean.try_emplace(contender.policy, completion);
     best->second = std::min(best->second, completion);  // of a policy at several depths, its best
     result.rows.push_back(
-        {contender.policy, static_cast<std::int64_t>(contender.depth), completion, last_end(*times), slowdown});
-    result.timelines.push_back(std::move(timeline));
+        {contender.policy, static_cast<std::int64_t>(contender.depth), completion, slowest, slowdown});
   }
   result.claims.push_back({.id = "checkpoints.live.concert",
                            .what = "mean time of a checkpoint, concert against uncoordinated",

@@ -16,6 +16,9 @@ using namespace std::chrono_literals;
 // Batches a server keeps at its device; PVFS2 keeps 16. Each policy is run with each and shown at its best.
 constexpr unsigned kDepths[] = {4, 8, 16};
 
+// Where the files lie and which application comes first is chance, by up to six per cent of the mean completion.
+constexpr unsigned kSeeds = 6;
+
 // The environments of section 5: Gigabit Ethernet with disks, InfiniBand with flash.
 Scenario environment(bool flash, unsigned servers, const std::string& policy, std::uint64_t seed) {
   Scenario scenario = sc11_cluster(flash, servers, 16, Bytes(20'000'000'000));
@@ -143,7 +146,7 @@ Result<ExperimentResult> sc11_figure6(const LabOptions& options) {
         const auto pair =
             both([&](const std::string& policy,
                      std::uint64_t seed) { return figure6_scenario(flash, instances, processes, policy, seed); },
-                 2, "1000ms");
+                 kSeeds, "1000ms");
         if (!pair) return Failure(pair.error());
         const double saved = reduction(pair->fifo.averages.operation, pair->window.averages.operation);
         least = std::min(least, saved), most = std::max(most, saved);
@@ -192,7 +195,7 @@ Result<double> figure7_panel(bool flash, Direction direction, unsigned processes
     const auto pair =
         both([&](const std::string& policy,
                  std::uint64_t seed) { return figure7_scenario(flash, servers, processes, direction, policy, seed); },
-             2, width_of(flash));
+             kSeeds, width_of(flash));
     if (!pair) return Failure(pair.error());
     saved = reduction(pair->fifo.averages.operation, pair->window.averages.operation);
     const double values[2] = {pair->fifo.averages.operation * 1e3, pair->window.averages.operation * 1e3};

@@ -43,6 +43,8 @@ Result<Averages> average(const std::function<sim::Scenario(std::uint64_t seed)>&
     sum.operation += run->operation.mean * share;
     sum.operation_p99 += run->operation.p99 * share;
     sum.phase += run->phase.mean * share;
+    sum.phases.push_back(run->phase.mean);
+    sum.makespans.push_back(run->makespan);
     sum.phase_deviation += run->phase_deviation * share;
     sum.last_over_first += run->last_over_first * share;
     sum.first_server += run->first_server * share;

@@ -32,6 +32,7 @@ struct Averages {
   double io_time = 0;
   double bound = 0;  // least possible mean phase
   double mean_batch = 0;
+  std::vector<double> phases, makespans;  // of each seed
 };
 
 // The first seed of every experiment. Policies and models were tuned on seeds up to 3020: what is claimed is shown on

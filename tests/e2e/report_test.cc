@@ -4,12 +4,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "base/temporary_directory.h"
 
 namespace tutti::lab {
 namespace {
@@ -48,11 +49,7 @@ struct Seen {
 
 class ReportInBrowser : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "tutti-report-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
+  void SetUp() override { ASSERT_NE(directory_.path(), ""); }
   // TUTTI_REPORT_KEEP=FOLDER keeps pages and screenshots, to be looked at.
   void TearDown() override {
     if (const char* keep = std::getenv("TUTTI_REPORT_KEEP")) {
@@ -61,7 +58,6 @@ class ReportInBrowser : public testing::Test {
         if (entry.is_regular_file())
           std::filesystem::copy(entry, keep, std::filesystem::copy_options::overwrite_existing);
     }
-    std::filesystem::remove_all(folder_);
   }
 
   // Runs a command, bounded; `timeout` ends the command's own processes.
@@ -87,7 +83,8 @@ class ReportInBrowser : public testing::Test {
     EXPECT_GT(seen.screenshot.size(), 20'000u);  // an empty page is a tenth of that
   }
 
-  std::filesystem::path folder_;
+  const TemporaryDirectory directory_;
+  const std::filesystem::path folder_{directory_.path()};
 };
 
 // Everything a report can hold, with a claim that fails and text that wants to be markup.

@@ -53,6 +53,26 @@ TEST(Twins, StrictIdlesUntilTheTargetsWindow) {
   EXPECT_THAT(next_ids(*policy, at_ms(30)), ElementsAre(1));
 }
 
+TEST(Twins, ATargetsRequestsGoInOffsetOrderAndThoseThatAdjoinAsOne) {
+  auto policy = make("twins", {{"width", "10ms"}, {"targets", "2"}, {"max_requests", "3"}});
+  for (const RequestId id : {6, 2, 1, 4, 3}) {  // 6 lies apart; on target 0 like the others
+    Request request = to_target(id, 0);
+    request.file = 1;
+    request.offset = id * 65536;
+    request.length = Bytes(65536);
+    policy->add(request, at_ms(0));
+  }
+  Request elsewhere = to_target(5, 1);
+  elsewhere.file = 1;
+  elsewhere.offset = 5 * 65536;
+  elsewhere.length = Bytes(65536);
+  policy->add(elsewhere, at_ms(0));
+  EXPECT_THAT(next_ids(*policy, at_ms(0)), ElementsAre(1, 2, 3));
+  EXPECT_THAT(next_ids(*policy, at_ms(0)), ElementsAre(4));
+  EXPECT_THAT(next_ids(*policy, at_ms(0)), ElementsAre(6));
+  EXPECT_THAT(next_ids(*policy, at_ms(0)), ElementsAre(5));
+}
+
 TEST(Twins, LendServesAnotherTargetUntilItsOwnHasWork) {
   auto policy = make("twins", {{"width", "10ms"}, {"targets", "4"}});
   policy->add(to_target(1, 3), at_ms(0));
