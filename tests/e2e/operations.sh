@@ -1,0 +1,91 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Does what docs/operations.md tells an administrator to do for three nodes over an existing mount, with the very text of
+# that page, in mount and network namespaces of its own: three names for this machine, and a tmpfs in place of the mount.
+# usage: operations.sh TUTTI OPERATIONS.md
+set -euo pipefail
+tutti=$(realpath "$1") page=$(realpath "$2")
+
+if [ "${TUTTI_OPERATIONS_INSIDE:-}" = "" ]; then
+  [ "$(id -u)" = 0 ] && unshare -mn true 2>/dev/null || { echo "skipped: needs root and namespaces"; exit 77; }
+  exec env TUTTI_OPERATIONS_INSIDE=1 unshare -mnpf --kill-child bash "$0" "$tutti" "$page"
+fi
+
+fail() { echo "FAILED: $*"; cat "$work"/*.log 2>/dev/null || true; exit 1; }
+# The nth indented block of the page's section.
+block() {
+  awk -v wanted="$1" '/^## /{inside = /Three nodes over an existing mount/; next}
+    inside && /^       /{if (!open) {open = 1; ++n} if (n == wanted) print substr($0, 8); next}
+    inside && NF {open = 0}
+    inside && !NF && n == wanted && open {print ""}' "$page"
+}
+within() {  # seconds, command: until it succeeds
+  local until=$((SECONDS + $1)); shift
+  until "$@" >/dev/null 2>&1; do [ $SECONDS -lt $until ] || return 1; sleep 0.1; done
+}
+
+# The three servers and their mount.
+mount --make-rprivate /
+mount -t proc proc /proc
+mount -t tmpfs tmpfs /mnt
+work=/mnt/work
+mkdir -p /mnt/scratch $work/upper $work/work
+mount -t tmpfs -o size=512m,mode=1777 tmpfs /mnt/scratch
+mount -t overlay overlay -o lowerdir=/etc,upperdir=$work/upper,workdir=$work/work /etc
+ip link set lo up 2>/dev/null || ifconfig lo up
+printf '127.0.0.1 localhost\n127.0.1.1 io1\n127.0.1.2 io2\n127.0.1.3 io3\n' > /etc/hosts
+mkdir $work/bin; ln -s "$tutti" $work/bin/tutti
+export PATH=$work/bin:$PATH
+cd $work
+
+# 1. The key. 2. The cluster's description.
+rm -rf /etc/tutti
+eval "$(block 1)"
+[ "$(stat -c %a /etc/tutti/key)" = 600 ] || fail "the key's mode"
+block 2 > /etc/tutti/cluster.toml
+grep -q '^name = "io3"' /etc/tutti/cluster.toml || fail "the page has no cluster.toml"
+
+# 3. A node on each server.
+start=$(block 3 | sed -n 's/^ExecStart=//p')
+[ -n "$start" ] || fail "the page has no ExecStart"
+start=${start/\/usr\/bin\/tutti/tutti}
+declare -A process
+node() {
+  eval "${start//%H/$1} >> $work/$1.log 2>&1 &"
+  process[$1]=$!
+}
+for name in io1 io2 io3; do node $name; done
+within 10 tutti status --cluster /etc/tutti/cluster.toml || fail "not all nodes came up"
+
+# 4. Looking at it.
+head -c 5000000 /dev/urandom > somefile
+eval "$(block 4)" || fail "what the page says to look at"
+cmp somefile /mnt/scratch/somefile || fail "the file differs"
+
+# What to change: under way, on all nodes.
+tutti policy set window -o width=100ms || fail "policy set"
+[ "$(tutti policy show --json | grep -o '"window"' | wc -l)" -ge 1 ] || fail "the policy did not change"
+tutti top --once --json > /dev/null || fail "top"
+
+# kill -9 of one: its targets are served by the others, status says so, and it can come back.
+kill -9 "${process[io2]}"
+wait "${process[io2]}" 2>/dev/null || true
+head -c 3000000 /dev/urandom > other
+timeout 60 tutti put other || fail "put without io2"
+timeout 60 tutti get somefile back && cmp somefile back || fail "get without io2"
+cmp other /mnt/scratch/other || fail "the file written without io2"
+if tutti status > status.txt; then fail "status is 0 though io2 is dead"; fi
+grep -q io2 status.txt || fail "status does not name io2"
+node io2
+within 10 tutti status || fail "io2 did not come back"
+
+# Nobody gets in without the key.
+(umask 077; head -c 48 /dev/urandom | base64 > $work/wrong)
+sed "s#^key_file.*#key_file = \"$work/wrong\"#" /etc/tutti/cluster.toml > wrong.toml
+if timeout 30 tutti ls --cluster wrong.toml 2> denied.txt; then fail "a wrong key got in"; fi
+
+# Stopping: SIGTERM, and every file is still there.
+for name in io1 io2 io3; do kill -TERM "${process[$name]}"; done
+for name in io1 io2 io3; do wait "${process[$name]}" || fail "$name did not end well"; done
+cmp somefile /mnt/scratch/somefile || fail "the file after the end"
+echo "what the page says holds"
