@@ -2,9 +2,9 @@
 // tutti bench sched: what a scheduling decision costs, policy alone and through Scheduler.
 //
 // The workload: every file is written from front to back in 64 KiB requests; which file comes next is random, so a
-// server sees streams interleaved. Applications own files in turn. Half of the applications announce the size of their
-// phase. The queue is filled to `queued` requests and kept there: each step adds one and dispatches until that depth is
-// reached again.
+// server sees streams interleaved. Applications own files in turn. Their phases are of 16 to 112 MiB, one after
+// another, and half of the applications announce the size. The queue is filled to `queued` requests and kept there:
+// each step adds one and dispatches until that depth is reached again.
 #include <fmt/core.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -86,12 +86,15 @@ class Slices {
 class Workload {
  public:
   Workload(const Case& what, std::uint64_t seed, RequestId first_id, RequestId step)
-      : prng_(seed), next_offset_(what.files), attained_(what.applications), id_(first_id), step_(step) {}
+      : prng_(seed), next_offset_(what.files), phases_(what.applications), id_(first_id), step_(step) {}
 
   const Request& next(TimePoint now) {
     const std::size_t file = prng_.below(next_offset_.size());
     const std::size_t application =
-        next_offset_.size() >= attained_.size() ? file % attained_.size() : prng_.below(attained_.size());
+        next_offset_.size() >= phases_.size() ? file % phases_.size() : prng_.below(phases_.size());
+    const Bytes total = 16_MiB * (application % 7 + 1);
+    Phase& phase = phases_[application];
+    if (phase.attained == total) phase = {phase.number + 1, now, {}};
     request_.id = id_;
     request_.file = file;
     request_.offset = next_offset_[file];
@@ -100,21 +103,27 @@ class Workload {
     request_.direction = Direction::kWrite;
     request_.stamp.application = static_cast<ApplicationId>(application);
     request_.stamp.issued = now;
-    request_.stamp.phase_start = TimePoint(Duration(static_cast<std::int64_t>(application)));
-    request_.stamp.attained = attained_[application];
-    request_.stamp.phase_total = application % 2 ? Bytes(std::uint64_t{1} << 50) * (application % 7 + 1) : Bytes();
+    request_.stamp.phase = phase.number;
+    request_.stamp.phase_start = phase.start;
+    request_.stamp.attained = phase.attained;
+    request_.stamp.phase_total = application % 2 ? total : Bytes();
     request_.stamp.operation = id_;
     request_.stamp.bottleneck = 64_KiB;
     next_offset_[file] += request_.length.count();
-    attained_[application] += request_.length;
+    phase.attained += request_.length;
     id_ += step_;
     return request_;
   }
 
  private:
+  struct Phase {
+    PhaseNumber number = 1;
+    TimePoint start{};
+    Bytes attained{};
+  };
   Prng prng_;
   std::vector<std::uint64_t> next_offset_;
-  std::vector<Bytes> attained_;
+  std::vector<Phase> phases_;  // by application
   RequestId id_, step_;
   Request request_;
 };

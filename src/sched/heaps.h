@@ -160,6 +160,8 @@ class SlotHeap {
     const SlotStamp* stamp = heap_.top([&](SlotStamp s) { return store.holds(s); });
     return stamp ? stamp->slot : kNoSlot;
   }
+  // After top() found one, whatever was pushed since.
+  const Key& top_key() const { return heap_.top_key(); }
   void pop(const RequestStore& store) {
     heap_.pop();
     store.expect(heap_.peek(kSoon), heap_.peek(kLater));

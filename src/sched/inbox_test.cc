@@ -4,11 +4,13 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <map>
 #include <set>
 #include <thread>
 
 #include "base/prng.h"
 #include "sched/doorbell.h"
+#include "sched/id_index.h"
 #include "sched/testing.h"
 
 namespace tutti {
@@ -76,6 +78,24 @@ TEST(IdSet, HoldsWhatWasInsertedAndNotErased) {
       ids.erase(id);
       model.erase(id);
     }
+  }
+}
+
+TEST(IdIndex, FindsWhatWasInsertedAndNotErased) {
+  IdIndex ids;
+  std::map<RequestId, std::uint32_t> model;
+  Prng prng(1);
+  for (std::uint32_t i = 0; i < 100'000; ++i) {
+    const RequestId id = prng.below(5000) * (i % 2 ? 1 : 0x123456789abc);
+    const auto known = model.find(id);
+    EXPECT_EQ(ids.find(id), known == model.end() ? IdIndex::kNone : known->second);
+    if (prng.below(2)) {
+      EXPECT_EQ(ids.insert(id, i), model.emplace(id, i).second);
+    } else if (known != model.end()) {
+      ids.erase(id);
+      model.erase(known);
+    }
+    EXPECT_EQ(ids.size(), model.size());
   }
 }
 

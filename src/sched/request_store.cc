@@ -14,8 +14,8 @@ Slot RequestStore::add(const Request& request, TimePoint now) {
   if (free_ == kNoSlot) grow();
   const Slot slot = free_;
   Entry& entry = this->entry(slot);
-  ids_.prefetch(IdKey{request.id + 8});  // of those that will probably come soon
-  if (!ids_.insert(IdKey{request.id}, slot)) return kNoSlot;
+  ids_.prefetch(request.id + 8);  // of those that will probably come soon
+  if (!ids_.insert(request.id, slot)) return kNoSlot;
   entry.request = request;
   free_ = entry.links.next;
   entry.arrived = now;
@@ -27,7 +27,7 @@ Slot RequestStore::add(const Request& request, TimePoint now) {
 void RequestStore::remove(Slot slot) {
   Entry& entry = this->entry(slot);
   assert(entry.generation % 2 == 1 && "the slot is in use");
-  ids_.erase(IdKey{entry.request.id}, slot);
+  ids_.erase(entry.request.id);
   ++entry.generation;
   entry.links.next = free_;
   free_ = slot;

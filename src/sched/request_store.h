@@ -11,7 +11,7 @@
 
 #include "base/huge_pages.h"
 #include "base/prefetch.h"
-#include "sched/tag_index.h"
+#include "sched/id_index.h"
 
 namespace tutti {
 
@@ -29,14 +29,14 @@ struct SlotStamp {
 // becomes empty gives its memory back. Not thread-safe.
 class RequestStore {
  public:
-  RequestStore() : ids_(IdOf{this}) {}
+  RequestStore() = default;
   RequestStore(const RequestStore&) = delete;
   RequestStore& operator=(const RequestStore&) = delete;
 
   // kNoSlot if a request with that id is here already.
   Slot add(const Request& request, TimePoint now);
   void remove(Slot slot);
-  Slot find(RequestId id) const { return ids_.find(IdKey{id}); }  // kNoSlot: not here
+  Slot find(RequestId id) const { return ids_.find(id); }  // kNoSlot: not here
 
   const Request& request(Slot slot) const { return entry(slot).request; }
   TimePoint arrived(Slot slot) const { return entry(slot).arrived; }
@@ -63,7 +63,7 @@ class RequestStore {
   // Starts to bring into the cache what the dispatch of these will touch: of one that goes soon and was told before,
   // the rest; of one that goes later, the request. Either may be null.
   void expect(const SlotStamp* soon, const SlotStamp* later) const {
-    if (soon && holds(*soon)) ids_.prefetch(IdKey{request(soon->slot).id});
+    if (soon && holds(*soon)) ids_.prefetch(request(soon->slot).id);
     if (later) expect(later->slot);
   }
   void expect(Slot slot) const {  // kNoSlot is allowed
@@ -82,15 +82,6 @@ class RequestStore {
     Links links;  // `next` also chains free slots
     std::uint32_t place = 0;
     std::uint32_t generation = 0;  // odd while in use
-  };
-  struct IdKey {
-    RequestId id;
-    bool operator==(const IdKey&) const = default;
-    std::uint32_t tag() const { return make_tag(mix(id), place_of_id(id)); }
-  };
-  struct IdOf {
-    const RequestStore* store;
-    IdKey operator()(Slot slot) const { return {store->request(slot).id}; }
   };
   struct Arrival {
     SlotStamp stamp;
@@ -116,7 +107,7 @@ class RequestStore {
   std::vector<std::unique_ptr<Entry[], FreeBlock>> blocks_;  // single chunks first, then huge pages
   std::vector<Entry*> chunks_;
   Slot free_ = kNoSlot;
-  TagIndex<IdOf> ids_;
+  IdIndex ids_;
   boost::circular_buffer<Arrival, HugePageAllocator<Arrival>>
       arrivals_;  // in order of arrival; those of requests that left are stale
 };

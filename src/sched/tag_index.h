@@ -23,11 +23,6 @@ inline std::uint32_t make_tag(std::uint64_t hash, std::uint64_t place) {
   return (static_cast<std::uint32_t>(hash) & 0xfff00000u) | (static_cast<std::uint32_t>(place) & 0x000fffffu);
 }
 
-// Callers mostly number their requests in sequence: eight consecutive ids share a cache line of an index.
-inline std::uint64_t place_of_id(std::uint64_t id) {
-  return (mix(id >> 3) & ~std::uint64_t{7}) | (id & 7);
-}
-
 // `KeyOf` is a function object: number -> key; a key has == and tag(), 32 bits made by make_tag().
 // The owner is asked for a key only where tags agree.
 template <typename KeyOf>

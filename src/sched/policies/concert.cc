@@ -57,6 +57,7 @@ struct Phase {
   std::size_t count = 0;
   std::tuple<Bytes, Bytes, Bytes> progress;  // attained, bottleneck and total of the furthest stamp seen
   Rank rank;
+  TimePoint next_issue;      // of its first request by place
   bool takes_turns = false;  // its size is unknown, or a promise as large as the last level
   void reset() {
     requests.clear();
@@ -97,27 +98,33 @@ class Concert final : public QueuedPolicy {
     const PhaseKey key{request.stamp.application, request.stamp.phase};
     const std::uint32_t number = phases_.open(key);
     Phase& phase = phases_[number];
-    phase.requests.push({request.file, request.offset}, store_.stamp(slot));
     store_.place(slot) = number;
+    const Place place{request.file, request.offset};
+    const bool opened = phase.count++ == 0;
+    const bool first = opened || place < phase.requests.top_key();
+    phase.requests.push(place, store_.stamp(slot));
     const std::tuple progress{request.stamp.attained, request.stamp.bottleneck, request.stamp.phase_total};
-    const bool further = phase.count++ == 0 || progress > phase.progress;
-    if (further) {
+    Rank rank = phase.rank;
+    if (opened || progress > phase.progress) {
       phase.progress = progress;
       const bool known = request.stamp.phase_total > Bytes{};
       const std::uint64_t left = known ? left_of(request.stamp) : level_of(request.stamp);
       phase.takes_turns = !known || (left >= last_level_ && promised(request.stamp));
-      phase.rank = {phase.takes_turns ? std::min(left, last_level_) : left, request.stamp.phase_start, key};
+      rank = {phase.takes_turns ? std::min(left, last_level_) : left, request.stamp.phase_start, key};
     }
-    if (phase.takes_turns)
-      turn(number);
-    else if (further)
-      order_.set(number, phase.rank);
+    if (phase.takes_turns) rank.since = first ? request.stamp.issued : phase.next_issue;
+    if (first) phase.next_issue = request.stamp.issued;
+    if (!opened && rank.left == phase.rank.left && rank.since == phase.rank.since) return;
+    phase.rank = rank;
+    order_.set(number, rank);
   }
 
   // A phase that takes turns stands in the order of its level where the request stands that it would send next.
   void turn(std::uint32_t number) {
     Phase& phase = phases_[number];
-    phase.rank.since = store_.request(phase.requests.top(store_)).stamp.issued;
+    phase.next_issue = store_.request(phase.requests.top(store_)).stamp.issued;
+    if (!phase.takes_turns) return;
+    phase.rank.since = phase.next_issue;
     order_.set(number, phase.rank);
   }
 
@@ -162,7 +169,7 @@ class Concert final : public QueuedPolicy {
     if (phases_[number].count == 0) {
       order_.erase(number);
       phases_.close(number);
-    } else if (phases_[number].takes_turns) {
+    } else {
       turn(number);
     }
   }
