@@ -99,6 +99,12 @@ class NodeTest : public testing::Test {
     ASSERT_TRUE(started) << started.error().message;
     node_ = std::move(*started);
   }
+  // One operation at a time goes to an engine that waits for the gate.
+  void start_behind(Gate& gate) {
+    options_.depth = 1;
+    options_.wrap_engine = gate.wrapper();
+    start();
+  }
   wire::FileReference create(TestClient& client, const std::string& path, std::uint64_t key) {
     wire::CreateRequest request;
     request.path = path;
@@ -290,10 +296,8 @@ TEST_F(NodeTest, LargeWritesOfEveryKindAreTheSameFile) {
 }
 
 TEST_F(NodeTest, ALostConnectionTakesItsPagesAlong) {
-  options_.depth = 1;
   Gate gate;
-  options_.wrap_engine = gate.wrapper();
-  start();
+  start_behind(gate);
   TestClient other(endpoint_);
   const auto file = create(other, "a", 1);
   const auto blocker = other.send(TestClient::write_request(file, 0, 1), "b");
@@ -312,10 +316,8 @@ TEST_F(NodeTest, ALostConnectionTakesItsPagesAlong) {
 }
 
 TEST_F(NodeTest, ARequestPastItsDeadlineIsRefusedAndNeverApplied) {
-  options_.depth = 1;
   Gate gate;
-  options_.wrap_engine = gate.wrapper();
-  start();
+  start_behind(gate);
   TestClient client(endpoint_);
   const auto file = create(client, "a", 1);
   const auto blocker = client.send(TestClient::write_request(file, 0, 1), "b");
@@ -335,10 +337,8 @@ TEST_F(NodeTest, ARequestPastItsDeadlineIsRefusedAndNeverApplied) {
 }
 
 TEST_F(NodeTest, RepliesSayWhereTheTimeWent) {
-  options_.depth = 1;
   Gate gate;
-  options_.wrap_engine = gate.wrapper();
-  start();
+  start_behind(gate);
   TestClient client(endpoint_);
   const auto file = create(client, "a", 1);
   const auto first = client.send(TestClient::write_request(file, 0, 1), "1");
@@ -381,10 +381,8 @@ TEST_F(NodeTest, ThePolicyIsSwitchedUnderLoadAndNothingIsLost) {
 }
 
 TEST_F(NodeTest, StoppingFinishesWhatWaits) {
-  options_.depth = 1;
   Gate gate;
-  options_.wrap_engine = gate.wrapper();
-  start();
+  start_behind(gate);
   TestClient client(endpoint_);
   const auto file = create(client, "a", 1);
   std::vector<std::uint64_t> tags;
@@ -401,10 +399,8 @@ TEST_F(NodeTest, StoppingFinishesWhatWaits) {
 }
 
 TEST_F(NodeTest, StoppingAtOnceSaysSoToThoseWhoWait) {
-  options_.depth = 1;
   Gate gate;
-  options_.wrap_engine = gate.wrapper();
-  start();
+  start_behind(gate);
   TestClient client(endpoint_);
   const auto file = create(client, "a", 1);
   const auto under_way = client.send(TestClient::write_request(file, 0, 1), "x");
@@ -420,10 +416,8 @@ TEST_F(NodeTest, StoppingAtOnceSaysSoToThoseWhoWait) {
 }
 
 TEST_F(NodeTest, WhatALostConnectionAskedForIsTakenBack) {
-  options_.depth = 1;
   Gate gate;
-  options_.wrap_engine = gate.wrapper();
-  start();
+  start_behind(gate);
   auto lost = std::make_unique<TestClient>(endpoint_);
   TestClient client(endpoint_);
   const auto file = create(client, "a", 1);
