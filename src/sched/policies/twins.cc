@@ -1,32 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 // twins: each forwarding node serves one target per time window, each node a different one.
 // The target of a window is a function of the wall clock and the node's number, so that nodes that share a clock
-// take turns without a word (TWINS, section 2). A target's requests go in offset order, those that adjoin as one: the
-// paper reports larger aggregated requests, and in our model order by offset is most of what other policies gain.
+// take turns without a word (TWINS, section 2). A target's requests go in offset order, file by file, those that adjoin
+// as one: the paper reports larger aggregated requests, and in our model order by offset is most of what other policies
+// gain.
 #include <bit>
 
 #include "sched/heaps.h"
 #include "sched/merging.h"
 #include "sched/policies/policies.h"
+#include "sched/pool.h"
 #include "sched/queued_policy.h"
 
 namespace tutti {
 namespace {
 
-// Where a request lies: adjoining ones follow each other in this order.
-struct Place {
+// What waits for one file on one target, one way.
+struct StreamKey {
   FileId file = 0;
+  std::uint32_t target = 0;
   Direction direction = Direction::kRead;
-  std::uint64_t offset = 0;
-  bool operator<(const Place& other) const {
-    if (file != other.file) return file < other.file;
-    return direction != other.direction ? direction < other.direction : offset < other.offset;
+  bool operator==(const StreamKey&) const = default;
+  bool operator<(const StreamKey& other) const {  // of one target
+    return file != other.file ? file < other.file : direction < other.direction;
+  }
+  friend std::size_t hash_value(const StreamKey& key) {
+    return mix(key.file * 2 + static_cast<std::uint64_t>(key.direction)) + key.target;
   }
 };
 
-struct TargetQueue {
-  SlotHeap<Place> by_place;
+struct Stream {
+  StreamKey key;
+  SlotHeap<std::uint64_t> by_offset;
   std::size_t count = 0;
+  std::uint32_t generation = 0;  // how often the number was opened
+  void reset() {
+    by_offset.clear();
+    ++generation;
+  }
+};
+
+struct StreamStamp {
+  std::uint32_t number = 0;
+  std::uint32_t generation = 0;
+};
+
+struct TargetQueue {
+  LazyHeap<StreamKey, StreamStamp> streams;  // some of which may be closed
+  std::size_t count = 0;                     // requests
 };
 
 class Twins final : public QueuedPolicy {
@@ -43,19 +64,41 @@ class Twins final : public QueuedPolicy {
 
  private:
   void enqueue(Slot slot) override {
-    const std::size_t target = queue_of(slot);
-    if (target >= queues_.size()) make_room(target + 1);
     const Request& request = store_.request(slot);
-    queues_[target].by_place.push({request.file, request.direction, request.offset}, store_.stamp(slot));
+    const std::uint32_t target = target_of(request);
+    if (target >= queues_.size()) make_room(target + 1);
+    const std::uint32_t number = streams_.open({request.file, target, request.direction});
+    Stream& stream = streams_[number];
+    if (stream.count++ == 0) list(number, stream);
+    stream.by_offset.push(request.offset, store_.stamp(slot));
+    store_.place(slot) = number;
     ++queues_[target].count;
     busy_[target / 64] |= bit(target);
   }
 
+  auto is_open() const {
+    return [this](const StreamStamp& stamp) { return streams_[stamp.number].generation == stamp.generation; };
+  }
+
+  void list(std::uint32_t number, const Stream& stream) {
+    TargetQueue& queue = queues_[stream.key.target];
+    queue.streams.prune(queue.count, is_open());
+    queue.streams.push(stream.key, {number, stream.generation});
+  }
+
   void dequeue(Slot slot) override {
-    const std::size_t target = queue_of(slot);
-    TargetQueue& queue = queues_[target];
-    queue.by_place.prune(store_, --queue.count);
-    note_if_empty(target);
+    Stream& stream = streams_[store_.place(slot)];
+    stream.by_offset.prune(store_, stream.count - 1);
+    left(store_.place(slot));
+  }
+
+  // A request has left the stream, or is about to leave the store.
+  void left(std::uint32_t number) {
+    const std::uint32_t target = streams_[number].key.target;
+    if (--streams_[number].count == 0) streams_.close(number);
+    if (--queues_[target].count > 0) return;
+    queues_[target].streams.clear();
+    busy_[target / 64] &= ~bit(target);
   }
 
   Decision choose(TimePoint now) override {
@@ -69,40 +112,30 @@ class Twins final : public QueuedPolicy {
       const std::size_t windows = target > own ? target - own : target + queues_.size() - own;
       return WaitUntil{TimePoint(Duration((window + static_cast<std::int64_t>(windows)) * width_))};
     }
-    take_run(target);
-    note_if_empty(target);
+    take_run(queues_[target].streams.top(is_open())->number);
     return dispatch();
   }
 
-  // The first request of the target's queue and those that adjoin it.
-  void take_run(std::size_t target) {
-    TargetQueue& queue = queues_[target];
+  // Takes the first request of the stream and those that adjoin it.
+  void take_run(std::uint32_t number) {
     Bytes size;
-    for (Slot slot = queue.by_place.top(store_); slot != kNoSlot; slot = queue.by_place.top(store_)) {
+    for (bool more = true; more;) {
+      Stream& stream = streams_[number];
+      const Slot slot = stream.by_offset.top(store_);
       const Request& request = store_.request(slot);
       if (!batch().empty() &&
-          !(adjoins(batch().back(), request) && limits_.admits(batch().size(), size, request.length)))
+          !(batch().back().end() == request.offset && limits_.admits(batch().size(), size, request.length)))
         return;
       size += request.length;
-      queue.by_place.pop(store_);
-      --queue.count;
+      stream.by_offset.pop(store_);
+      more = stream.count > 1;
+      left(number);
       take(slot);
     }
   }
 
-  static bool adjoins(const Request& before, const Request& after) {
-    return before.file == after.file && before.direction == after.direction && before.end() == after.offset;
-  }
-
-  std::size_t queue_of(Slot slot) const {
-    const std::size_t target = store_.request(slot).target;
-    return fixed_targets_ > 0 ? target % fixed_targets_ : target % kMostTargets;
-  }
-
-  void note_if_empty(std::size_t target) {
-    if (queues_[target].count > 0) return;
-    queues_[target].by_place.clear();
-    busy_[target / 64] &= ~bit(target);
+  std::uint32_t target_of(const Request& request) const {
+    return static_cast<std::uint32_t>(request.target % (fixed_targets_ > 0 ? fixed_targets_ : kMostTargets));
   }
 
   void make_room(std::size_t targets) {
@@ -130,6 +163,7 @@ class Twins final : public QueuedPolicy {
   std::int64_t node_;
   std::size_t fixed_targets_;  // 0: as many as the requests name
   bool lend_;
+  Pool<StreamKey, Stream> streams_;
   std::vector<TargetQueue> queues_;  // by target
   std::vector<std::uint64_t> busy_;  // a bit per target that has requests
 };
