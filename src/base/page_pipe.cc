@@ -22,13 +22,12 @@ class NoPipeSignal {
     sigaddset(&set_, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
   }
-  ~NoPipeSignal() {
-    if (sigismember(&before_, SIGPIPE) != 0) return;
-    const int error = errno;
+  ~NoPipeSignal() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  // Takes back one that waits. A peer may go after it has taken some bytes: there is no error then, but the signal.
+  void swallow() const {
     const timespec at_once{};
-    if (error == EPIPE) sigtimedwait(&set_, nullptr, &at_once);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = error;
+    if (sigismember(&before_, SIGPIPE) == 0) sigtimedwait(&set_, nullptr, &at_once);
   }
 
  private:
@@ -159,9 +158,12 @@ std::ptrdiff_t PagePipe::take(std::span<const std::byte> memory) {
 }
 
 std::ptrdiff_t PagePipe::drain(int socket, std::size_t most) {
-  errno = 0;
   const NoPipeSignal quiet;
-  return went(::splice(reading_, nullptr, socket, nullptr, most, SPLICE_F_NONBLOCK));
+  const auto moved = ::splice(reading_, nullptr, socket, nullptr, most, SPLICE_F_NONBLOCK);
+  const int error = errno;
+  if (moved < static_cast<std::ptrdiff_t>(most)) quiet.swallow();
+  errno = error;
+  return went(moved);
 }
 
 std::ptrdiff_t PagePipe::write(int file, std::uint64_t offset) {
