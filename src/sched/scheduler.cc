@@ -259,8 +259,8 @@ Result<void> LiveScheduler::switch_policy(const std::string& name, const PolicyO
 }
 
 void LiveScheduler::stop(Stop how) {
+  auto lock = lock_soon(mutex_);  // who is told that we are stopping may rely on it: nothing is dispatched in between
   inbox_.close();
-  auto lock = lock_soon(mutex_);
   collect();
   stopped_ = true;
   if (how == Stop::kDrop) {
