@@ -12,7 +12,8 @@ namespace tutti {
 // somebody has copied it out is seen by him, as by anybody who reads while others write.
 class PagePipe {
  public:
-  static constexpr std::size_t kMost = 1 << 20;  // bytes one can hold
+  static constexpr std::size_t kMost = 1 << 20;    // bytes one can hold
+  static constexpr std::size_t kLeast = 64 << 10;  // fewer are quicker copied than moved by reference
 
   PagePipe() = default;
   PagePipe(PagePipe&& other) noexcept;

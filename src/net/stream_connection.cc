@@ -18,9 +18,8 @@
 namespace tutti::net {
 namespace {
 
-constexpr std::size_t kParts = 64;             // of one sendmsg or recvmsg
-constexpr int kRounds = 16;                    // of receiving before others get their turn
-constexpr std::size_t kLeastPages = 64 << 10;  // of a payload, so that it pays to move it by reference
+constexpr std::size_t kParts = 64;  // of one sendmsg or recvmsg
+constexpr int kRounds = 16;         // of receiving before others get their turn
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kShort = kPage + 512;           // most requests up to the first page of their payload
 constexpr std::int64_t kRequestOverhead = 1024;       // what a node keeps of a request, roughly
@@ -236,7 +235,7 @@ bool StreamConnection::admit() {
 // Closed if the payload is better off in memory.
 PagePipe StreamConnection::pages_for(const wire::Header& header) const {
   PagePipe pages;
-  if (listener_->options.pages && header.payload_length >= kLeastPages && !header.has_payload_checksum)
+  if (listener_->options.pages && header.payload_length >= PagePipe::kLeast && !header.has_payload_checksum)
     (void)pages.open();
   return pages;
 }
@@ -407,7 +406,7 @@ void StreamConnection::enqueue(Outgoing message) {
     entry.charge = found->second;
     charges_.erase(found);
   }
-  entry.lend = established_.welcome.lend && entry.size - message.frame.size() >= kLeastPages &&
+  entry.lend = established_.welcome.lend && entry.size - message.frame.size() >= PagePipe::kLeast &&
                message.borrowed.size() == 1 && message.pages.open();
   if (entry.lend) entry.lead = -reinterpret_cast<std::uintptr_t>(message.borrowed.front().data()) % kPage;
   entry.message = std::move(message);

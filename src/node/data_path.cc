@@ -30,8 +30,7 @@ Request request_of(Job& job, Piece& piece) {
 // Whether a read's bytes may go from the page cache to the socket without passing through our memory: it pays for large
 // ones, and nobody wants to look at them here.
 bool may_take_pages(const Job& job) {
-  constexpr std::uint64_t kLeast = 64 << 10;
-  return job.kind == Job::Kind::kRead && !job.checksum && job.pieces.size() == 1 && job.total >= kLeast &&
+  return job.kind == Job::Kind::kRead && !job.checksum && job.pieces.size() == 1 && job.total >= PagePipe::kLeast &&
          job.total <= PagePipe::kMost;
 }
 
