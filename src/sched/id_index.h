@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "sched/tag_index.h"
+#include "sched/probing_table.h"
 
 namespace tutti {
 

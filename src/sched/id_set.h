@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "sched/tag_index.h"
+#include "sched/probing_table.h"
 
 namespace tutti {
 

@@ -4,12 +4,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/huge_pages.h"
 #include "base/prefetch.h"
 
 namespace tutti {
+
+inline std::uint64_t mix(std::uint64_t x) {  // the finalizer of splitmix64
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
 
 // Empties a container and gives its memory back, which clear() and `= {}` do not.
 template <typename Container>

@@ -12,12 +12,6 @@
 
 namespace tutti {
 
-inline std::uint64_t mix(std::uint64_t x) {  // the finalizer of splitmix64
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
 // A tag from a hash of the whole key and a place that keys used together have near each other.
 inline std::uint32_t make_tag(std::uint64_t hash, std::uint64_t place) {
   return (static_cast<std::uint32_t>(hash) & 0xfff00000u) | (static_cast<std::uint32_t>(place) & 0x000fffffu);

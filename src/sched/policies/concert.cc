@@ -53,7 +53,7 @@ struct Place {
 
 struct Phase {
   PhaseKey key;
-  SlotHeap<Place> requests;
+  SlotHeap<Place> requests;  // the first of them still waits: what leaves from there is taken out at once
   std::size_t count = 0;
   std::tuple<Bytes, Bytes, Bytes> progress;  // attained, bottleneck and total of the furthest stamp seen
   Rank rank;
@@ -103,20 +103,25 @@ class Concert final : public QueuedPolicy {
     const bool opened = phase.count++ == 0;
     const bool first = opened || place < phase.requests.top_key();
     phase.requests.push(place, store_.stamp(slot));
+    if (first) phase.next_issue = request.stamp.issued;
     const std::tuple progress{request.stamp.attained, request.stamp.bottleneck, request.stamp.phase_total};
     Rank rank = phase.rank;
     if (opened || progress > phase.progress) {
       phase.progress = progress;
-      const bool known = request.stamp.phase_total > Bytes{};
-      const std::uint64_t left = known ? left_of(request.stamp) : level_of(request.stamp);
-      phase.takes_turns = !known || (left >= last_level_ && promised(request.stamp));
-      rank = {phase.takes_turns ? std::min(left, last_level_) : left, request.stamp.phase_start, key};
+      rank = judge(phase, request.stamp);
     }
-    if (phase.takes_turns) rank.since = first ? request.stamp.issued : phase.next_issue;
-    if (first) phase.next_issue = request.stamp.issued;
+    if (phase.takes_turns) rank.since = phase.next_issue;
     if (!opened && rank.left == phase.rank.left && rank.since == phase.rank.since) return;
     phase.rank = rank;
     order_.set(number, rank);
+  }
+
+  // Where a stamp puts its phase, and whether it takes turns there.
+  Rank judge(Phase& phase, const Stamp& stamp) const {
+    const bool known = stamp.phase_total > Bytes{};
+    const std::uint64_t left = known ? left_of(stamp) : level_of(stamp);
+    phase.takes_turns = !known || (left >= last_level_ && promised(stamp));
+    return {phase.takes_turns ? std::min(left, last_level_) : left, stamp.phase_start, phase.key};
   }
 
   // A phase that takes turns stands in the order of its level where the request stands that it would send next.
