@@ -14,24 +14,19 @@
 #include <vector>
 
 #include "agios.h"
+#include "base/temporary_directory.h"
 
 namespace tutti::agios {
 
 // A file that is gone with the test.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& text) {
-    const int file = mkstemp(path_.data());
-    close(file);
-    std::ofstream(path_) << text;
-  }
-  ~TemporaryFile() { std::remove(path_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  explicit TemporaryFile(const std::string& text) { std::ofstream(path_) << text; }
   char* path() { return path_.data(); }
 
  private:
-  std::string path_ = "/tmp/tutti-agios-XXXXXX";
+  TemporaryDirectory directory_;
+  std::string path_ = directory_ / "agios.conf";
 };
 
 inline std::string options(const std::string& lines) {
