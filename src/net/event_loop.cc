@@ -17,6 +17,7 @@ namespace tutti::net {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr auto kSendWithin = std::chrono::microseconds(50);  // what is to be sent waits no longer for the events at hand
 
 }  // namespace
 
@@ -89,9 +90,11 @@ void EventLoop::run() {
   TimePoint next_tick = steady_now() + kTick;
   while (!stopping_) {
     const int count = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 100);
+    const TimePoint begun = steady_now();
     for (int i = 0; i < count; ++i) {
       auto* source = static_cast<Source*>(events[i].data.ptr);
       if (source != nullptr && sources_.contains(source)) source->ready(events[i].events);
+      if (!to_flush_.empty() && steady_now() - begun > kSendWithin) flush_all();
     }
     run_tasks();
     flush_all();
