@@ -160,14 +160,16 @@ StreamConnection::Received StreamConnection::receive_bytes(std::span<std::byte> 
     }
   }
   if (!process(scratch.first(static_cast<std::size_t>(got) - direct))) return Received::kOver;
-  return static_cast<std::size_t>(got) < room ? Received::kNothing : Received::kMore;
+  const bool pages_follow = reader_.state() == FrameReader::State::kPayload && reader_.pages() != nullptr;
+  return static_cast<std::size_t>(got) < room && !pages_follow ? Received::kNothing : Received::kMore;
 }
 
 StreamConnection::Received StreamConnection::receive_pages(PagePipe& pages) {
   const auto got = pages.take(socket_, reader_.missing());
   if (got > 0) {
     (void)reader_.taken(static_cast<std::size_t>(got));  // no checksum to fail
-    return process({}) ? Received::kMore : Received::kOver;
+    if (!process({})) return Received::kOver;
+    return reader_.state() == FrameReader::State::kPayload ? Received::kMore : Received::kNothing;
   }
   int waiting = 0;
   if (got < 0 && errno == EAGAIN && ::ioctl(socket_, FIONREAD, &waiting) == 0 && waiting == 0)
