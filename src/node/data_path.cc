@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "net/transport.h"
@@ -163,31 +164,41 @@ void DataPath::abandon(JobList& jobs) {
 
 // ---- dispatch ----
 
-// One thread at a time; whoever comes meanwhile leaves word that there may be more. Engines that complete inside
-// submit() come back here from further down this very call and leave at once.
+// Any number of threads at once, each with what it got from the scheduler. Engines that complete inside submit() come
+// back here from further down this very call: what they made ready is handed out once that is done.
 void DataPath::pump() {
-  if (pumping_.fetch_add(1) != 0) return;
-  unsigned seen = 0;
-  std::array<Scheduler::Dispatched, 16> batches;
+  static thread_local DataPath* pumping = nullptr;
+  static thread_local bool again = false;
+  if (pumping == this) {
+    again = true;
+    return;
+  }
+  DataPath* const outer = std::exchange(pumping, this);
   do {
-    seen = pumping_.load();
-    TimePoint again = TimePoint::max();
-    while (const std::size_t count = parts_.scheduler->try_next(batches, again)) {
-      Effects effects;
-      {
-        std::lock_guard lock(mutex_);
-        for (std::size_t i = 0; i < count; ++i) {
-          auto flight = std::make_unique<Flight>();
-          flight->batch = batches[i];
-          ++counts_.batches;
-          counts_.batched_requests += batches[i].requests.size();
-          launch(std::move(flight), effects);
-        }
+    again = false;
+    dispatch();
+  } while (again);
+  pumping = outer;
+}
+
+void DataPath::dispatch() {
+  std::array<Scheduler::Dispatched, 16> batches;
+  TimePoint again = TimePoint::max();
+  while (const std::size_t count = parts_.scheduler->try_next(batches, again)) {
+    Effects effects;
+    {
+      std::lock_guard lock(mutex_);
+      for (std::size_t i = 0; i < count; ++i) {
+        auto flight = std::make_unique<Flight>();
+        flight->batch = batches[i];
+        ++counts_.batches;
+        counts_.batched_requests += batches[i].requests.size();
+        launch(std::move(flight), effects);
       }
-      carry_out(effects);
     }
-    if (again != TimePoint::max()) wake_at(again);
-  } while (!pumping_.compare_exchange_strong(seen, 0));
+    carry_out(effects);
+  }
+  if (again != TimePoint::max()) wake_at(again);
 }
 
 // Locked.

@@ -4,7 +4,6 @@
 
 #include <tutti/sched.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -87,6 +86,7 @@ class DataPath : private CompletionSink {
   void start_barrier(Job& job);
   void refuse(Job& job, std::int32_t status, const std::string& message);
 
+  void dispatch();
   void launch(std::unique_ptr<Flight> flight, Effects& effects);
   bool find_memory(Flight& flight);
   void plan(Flight& flight, Effects& effects);
@@ -101,7 +101,6 @@ class DataPath : private CompletionSink {
   void watch_time();
 
   const Parts parts_;
-  std::atomic<unsigned> pumping_{0};
 
   mutable std::mutex mutex_;  // guards everything below and all jobs
   std::unordered_map<FileId, FileOrder> orders_;

@@ -49,7 +49,7 @@ struct NodeOptions {
 
   std::string key_file{};  // for TCP
   bool munge = false;
-  std::size_t transport_threads = 1;
+  std::size_t transport_threads = 2;  // receive, serve what needs no waiting, and reply
   std::size_t worker_threads = 2;
 
   // For tests: wraps the engine.
