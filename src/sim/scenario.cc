@@ -31,6 +31,8 @@ Result<void> check_application(const Scenario& scenario, const Application& appl
   if (application.outstanding == 0) return wrong(application, "outstanding must be at least 1");
   if (application.size == Bytes{}) return wrong(application, "size must be at least 1 byte");
   if (application.stripe_size == Bytes{}) return wrong(application, "stripe_size must be at least 1 byte");
+  if (application.flow > Bytes{} && application.largest_request > Bytes{})
+    return wrong(application, "flow joins pieces and largest_request cuts them: one of the two");
   if (application.stripe_count > scenario.servers.count)
     return wrong(application, fmt::format("stripe_count is {}; it must not exceed the number of servers, {}",
                                           application.stripe_count, scenario.servers.count));

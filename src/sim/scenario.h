@@ -81,9 +81,12 @@ struct Application {
   unsigned iterations = 1;
   Duration compute{};
   unsigned operations = 1;
-  Bytes size{1 << 20};       // of one operation
-  Bytes block{};             // of one contiguous piece of an operation, for the patterns that have such; 0: size
-  Bytes largest_request{};   // clients cut pieces to this, as NFS clients do; 0: a stripe is the limit
+  Bytes size{1 << 20};      // of one operation
+  Bytes block{};            // of one contiguous piece of an operation, for the patterns that have such; 0: size
+  Bytes largest_request{};  // clients cut pieces to this, as NFS clients do; 0: a stripe is the limit
+  // Pieces that adjoin in a server's part of the file go to it as one request of up to this size, as PVFS2's flows do
+  // (256 KiB); 0: each piece goes by itself. Policies that merge by offset see only where a request begins.
+  Bytes flow{};
   Bytes gap{};               // kVector: between two blocks
   Duration think{};          // between an operation and the next
   unsigned outstanding = 1;  // operations a rank issues without waiting: 1 is synchronous

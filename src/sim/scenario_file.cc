@@ -136,6 +136,7 @@ Application read_application(Section section, Prng& chance, const Scenario& scen
   if (result.block > Bytes{})
     result.size = std::max(result.block, result.size / result.block.count() * result.block.count());
   result.largest_request = section.bytes("largest_request", Bytes{});
+  result.flow = section.bytes("flow", Bytes{});
   result.gap = section.bytes("gap", Bytes{});
   result.think = duration_of(drawer.draw("think", 0, 0, Drawer::time));
   result.outstanding = static_cast<unsigned>(section.integer("outstanding", 1, {1, 1 << 20}));

@@ -241,5 +241,60 @@ TEST(Scenario, MistakesAreNamed) {
   EXPECT_THAT(run(scenario).error().message, HasSubstr("there is no policy 'none'"));
 }
 
+TEST(Simulation, AFlowJoinsWhatAdjoinsOnAServer) {
+  Scenario scenario = seconds_per_piece(2, 1);
+  scenario.applications[0].size = 64_KiB * 2 * 6;  // six stripes on each server
+  const auto apart = run(scenario);
+  scenario.applications[0].flow = 128_KiB;
+  const auto joined = run(scenario);
+  ASSERT_TRUE(apart && joined);
+  EXPECT_EQ(apart->makespan, 6s);
+  EXPECT_EQ(joined->makespan, 3s);
+  EXPECT_EQ(joined->bytes, apart->bytes);
+
+  scenario.applications[0].flow = 1_MiB;
+  scenario.applications[0].pattern = Pattern::kVector;  // gaps between the blocks: nothing adjoins
+  scenario.applications[0].block = 64_KiB;
+  scenario.applications[0].gap = 192_KiB;
+  EXPECT_EQ(run(scenario)->makespan, 12s);
+
+  scenario.applications[0].largest_request = 8_KiB;
+  EXPECT_THAT(run(scenario).error().message, HasSubstr("flow joins pieces and largest_request cuts them"));
+}
+
+// Figure 6 of the sc11 paper with the fewest applications: they fit into what the server keeps at its disk, so that a
+// queue in order of arrival has nothing to order.
+TEST(Simulation, WindowByOffsetGainsWithTwoApplicationsOnDisks) {
+  Scenario scenario;
+  scenario.servers.count = 8;
+  scenario.servers.device = HddFigures{};
+  scenario.servers.spread = Bytes(20'000'000'000);
+  scenario.network.jitter = 400us;
+  for (const char* name : {"a", "b"}) {
+    Application application;
+    application.name = name;
+    application.ranks = 8;
+    application.operations = 8;
+    application.size = 64_KiB;
+    application.stripe_size = 4_KiB;
+    application.barrier = Barrier::kOperation;
+    scenario.applications.push_back(application);
+  }
+  const auto mean = [&](const char* policy, const PolicyOptions& options, unsigned depth) {
+    double sum = 0, count = 0;
+    for (scenario.seed = 1; scenario.seed <= 8; ++scenario.seed) {
+      scenario.servers.policy = {policy, options};
+      scenario.servers.depth = depth;
+      const auto outcome = run(scenario);
+      for (const OperationRecord& operation : outcome->operations)
+        sum += std::chrono::duration<double>(operation.completed - operation.issued).count(), ++count;
+    }
+    return sum / count;
+  };
+  const double fifo = mean("fifo", {}, 16);
+  EXPECT_GT(mean("window", {}, 16), 0.95 * fifo);
+  EXPECT_LT(mean("window", {{"order", "offset"}}, 4), 0.92 * fifo);
+}
+
 }  // namespace
 }  // namespace tutti::sim

@@ -110,6 +110,7 @@ class World {
   void issue(std::uint32_t application, std::uint32_t rank);
   void split(const ApplicationState& state, const Place& place, Operation& operation);
   void add_pieces(const ApplicationState& state, const Extent& extent);
+  bool joins_last(const ApplicationState& state, const tutti::Piece& piece);
   void group_pieces(Operation& operation);
   void send(std::uint32_t slot);
   void reply(std::uint32_t slot);
@@ -190,6 +191,11 @@ class World {
   std::vector<Extent> extents_;
   std::vector<Piece> unsorted_;  // `group` holds the server
   std::vector<std::uint32_t> counts_;
+  struct LastPiece {
+    std::uint32_t number = ~std::uint32_t{0};  // in unsorted_
+    std::uint64_t end = 0;                     // in the server's part of the file
+  };
+  std::vector<LastPiece> last_pieces_;  // by server
   std::vector<TargetShare> shares_;
 };
 

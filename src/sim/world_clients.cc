@@ -135,6 +135,7 @@ void World::split(const ApplicationState& state, const Place& place, Operation& 
   const Place own = state.spec->file_per_process ? Place{0, 1, place.operation, place.operations} : place;
   extents_of(*state.spec, own, chance_, extents_);
   unsorted_.clear();
+  if (state.spec->flow > Bytes{}) last_pieces_.assign(scenario_.servers.count, LastPiece{});
   for (const Extent& extent : extents_) add_pieces(state, extent);
   group_pieces(operation);
 }
@@ -143,10 +144,28 @@ void World::add_pieces(const ApplicationState& state, const Extent& extent) {
   constexpr std::uint64_t kLargest = 1u << 30;
   const std::uint64_t asked = state.spec->largest_request.count();
   const std::uint64_t largest = asked > 0 ? std::min(asked, kLargest) : kLargest;
-  for (const tutti::Piece& piece : tutti::split(state.layout, extent.offset, Bytes(extent.length)))
+  for (const tutti::Piece& piece : tutti::split(state.layout, extent.offset, Bytes(extent.length))) {
+    if (joins_last(state, piece)) continue;
     for (std::uint64_t done = 0; done < piece.length.count(); done += largest)
       unsorted_.push_back({piece.offset + done,
                            static_cast<std::uint32_t>(std::min(largest, piece.length.count() - done)), piece.target});
+  }
+}
+
+// True if the piece goes on where the last one of its server ends, and is now part of it.
+bool World::joins_last(const ApplicationState& state, const tutti::Piece& piece) {
+  const std::uint64_t flow = state.spec->flow.count();
+  if (flow == 0) return false;
+  LastPiece& last = last_pieces_[piece.target];
+  const std::uint64_t end = piece.object_offset + piece.length.count();
+  if (last.end == piece.object_offset && last.number < unsorted_.size() &&
+      unsorted_[last.number].group == piece.target && unsorted_[last.number].length + piece.length.count() <= flow) {
+    unsorted_[last.number].length += static_cast<std::uint32_t>(piece.length.count());
+    last.end = end;
+    return true;
+  }
+  last = {static_cast<std::uint32_t>(unsorted_.size()), end};
+  return false;
 }
 
 // Sorts the pieces by server, keeping their order on each.

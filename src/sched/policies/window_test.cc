@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <set>
+
+#include "base/prng.h"
 #include "sched/testing.h"
 
 namespace tutti {
@@ -66,6 +69,57 @@ TEST(Window, TimesBefore1970AreWindowsToo) {
   policy->add(issued(1, 1, 500), at_ms(0));
   policy->add(issued(2, 2, -500), at_ms(0));
   EXPECT_THAT(drain(*policy), ElementsAre(2, 1));
+}
+
+Request placed(RequestId id, ApplicationId application, std::uint64_t offset) {
+  Request request = issued(id, application, 0);
+  request.file = application;
+  request.offset = offset;
+  return request;
+}
+
+// Upwards from where the last one was, then from the lowest again; another application's only afterwards.
+TEST(Window, OrderByOffsetSweepsOverAnApplicationsRequests) {
+  auto policy = make("window", {{"order", "offset"}});
+  for (const RequestId id : {4, 2, 6, 3}) policy->add(placed(id, 1, id * 10), at_ms(0));
+  policy->add(placed(9, 2, 0), at_ms(0));
+  EXPECT_THAT(next_ids(*policy), ElementsAre(2));
+  EXPECT_THAT(next_ids(*policy), ElementsAre(3));
+  policy->add(placed(1, 1, 10), at_ms(0));  // behind the head: waits for the next sweep
+  policy->add(placed(5, 1, 50), at_ms(0));  // before it
+  EXPECT_THAT(drain(*policy), ElementsAre(4, 5, 6, 1, 9));
+}
+
+TEST(Window, OrderByOffsetKeepsWindowsAndApplicationsFirst) {
+  auto policy = make("window", {{"order", "offset"}});
+  Request late = placed(1, 1, 0);
+  late.stamp.issued = at_ms(1000);
+  policy->add(late, at_ms(1000));
+  policy->add(placed(2, 2, 10), at_ms(1000));
+  policy->add(placed(3, 1, 20), at_ms(1000));
+  EXPECT_THAT(drain(*policy, at_ms(1000)), ElementsAre(3, 2, 1));
+}
+
+TEST(Window, OrderByOffsetLosesNothingWhenRequestsAreCancelledOrOverdue) {
+  auto policy = make("window", {{"order", "offset"}, {"patience", "20ms"}});
+  Prng prng(7);
+  std::set<RequestId> waiting;
+  RequestId id = 0;
+  for (int step = 0; step < 20000; ++step) {
+    const auto dice = prng.below(100);
+    if (dice < 50) {
+      ++id;
+      policy->add(placed(id, static_cast<ApplicationId>(prng.below(3)), prng.below(1000)), at_ms(step));
+      waiting.insert(id);
+    } else if (dice < 75) {
+      const RequestId victim = id - std::min<RequestId>(id, prng.below(50));
+      EXPECT_EQ(policy->cancel(victim).has_value(), waiting.erase(victim) == 1);
+    } else {
+      for (const RequestId served : next_ids(*policy, at_ms(step))) EXPECT_EQ(waiting.erase(served), 1u);
+    }
+    ASSERT_EQ(policy->waiting(), waiting.size());
+  }
+  EXPECT_EQ(drain(*policy, at_ms(20000)).size(), waiting.size());
 }
 
 }  // namespace
