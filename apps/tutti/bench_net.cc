@@ -162,7 +162,7 @@ class Rows {
     auto cluster = BenchCluster::start(directory, options, arguments_.nodes);
     if (!cluster) return Failure(cluster.error());
     for (const std::string& direction : arguments_.directions) {
-      const Shape shape{direction, kLarge, 1, 8};
+      const Shape shape{direction, kLarge, 1, 8, true};
       auto storage = make_storage_side(shape, directory, kDirect);
       if (!storage) return Failure(storage.error());
       auto ours = (*cluster)->side(shape, kDirect);

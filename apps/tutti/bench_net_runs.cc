@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "engine/root.h"
 #include "net/buffer.h"
+#include "wire/frame.h"
 
 namespace tutti::cli {
 namespace {
@@ -166,7 +167,7 @@ class ClusterSide final : public Side {
   ClusterSide(const Shape& shape, std::uint64_t window)
       : shape_(shape),
         window_(window),
-        memory_(shape.threads, std::vector<std::byte>(shape.size * shape.depth, std::byte{1})) {}
+        memory_(shape.threads, std::vector<std::byte>(shape.size * shape.depth + wire::kPage, std::byte{1})) {}
 
   Result<void> open(const Cluster& cluster) {
     for (std::size_t t = 0; t < shape_.threads; ++t) {
@@ -187,20 +188,25 @@ class ClusterSide final : public Side {
     if (shape_.depth == 1)
       return measure(shape_.threads, duration, [&](std::size_t t, std::uint64_t serial) {
         const auto offset = serial * shape_.size % window_;
-        return (write ? files_[t]->write(offset, memory_[t]) : files_[t]->read(offset, memory_[t])).has_value();
+        return (write ? files_[t]->write(offset, slot(t, 0)) : files_[t]->read(offset, slot(t, 0))).has_value();
       });
-    Pipeline pipeline(shape_, [&](std::size_t t, std::size_t slot, std::uint64_t serial, Pipeline::Next next) {
-      const std::span<std::byte> part(memory_[t].data() + slot * shape_.size, shape_.size);
-      const auto offset = (serial * shape_.depth + slot) * shape_.size % window_;
+    Pipeline pipeline(shape_, [&](std::size_t t, std::size_t i, std::uint64_t serial, Pipeline::Next next) {
+      const auto offset = (serial * shape_.depth + i) * shape_.size % window_;
       if (write)
-        files_[t]->write_async({{offset, part}}, std::move(next));
+        files_[t]->write_async({{offset, slot(t, i)}}, std::move(next));
       else
-        files_[t]->read_async({{offset, part}}, std::move(next));
+        files_[t]->read_async({{offset, slot(t, i)}}, std::move(next));
     });
     return pipeline.run(duration);
   }
 
  private:
+  std::span<std::byte> slot(std::size_t thread, std::size_t index) {
+    std::byte* const begin = memory_[thread].data();
+    const std::size_t lead = shape_.whole_pages ? wire::lead_of(begin) : 0;
+    return {begin + lead + index * shape_.size, shape_.size};
+  }
+
   const Shape shape_;
   const std::uint64_t window_;
   std::vector<std::vector<std::byte>> memory_;

@@ -21,7 +21,8 @@ struct Shape {
   std::string direction;
   std::size_t size = 0;
   std::size_t threads = 1;
-  std::size_t depth = 1;  // operations under way, of each thread
+  std::size_t depth = 1;     // operations under way, of each thread
+  bool whole_pages = false;  // memory begins at a page, as those have it who go around the page cache, fio among them
 
   friend bool operator==(const Shape&, const Shape&) = default;
 };

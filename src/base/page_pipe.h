@@ -42,9 +42,13 @@ class PagePipe {
   std::ptrdiff_t write(int file, std::uint64_t offset);
   bool read(std::span<std::byte> into);  // left() bytes
 
- private:
+  // In and out by somebody else's calls, an io_uring's: where, and what splice(2) returned.
+  int reading_end() const { return reading_; }
+  int writing_end() const { return writing_; }
   std::ptrdiff_t came(std::ptrdiff_t count);
   std::ptrdiff_t went(std::ptrdiff_t count);
+
+ private:
   void release();
 
   int reading_ = -1, writing_ = -1;

@@ -47,6 +47,7 @@ struct Operation {
     iovec partial{};
     bool direct = false;
     bool avoid_direct = false;
+    bool paged = false;  // what moves now are pages
   } progress{};
 
   std::uint64_t length() const;
@@ -91,8 +92,8 @@ struct PosixOptions {
 
 // Any file system the kernel has mounted, through one io_uring: a vectored operation per Operation, with the rights
 // of the file's owner. Files with a direct descriptor are read and written around the page cache where offset,
-// length and memory are multiples of kDirectAlignment, and through it where not. Syncs of one open file that come
-// while one runs share the next.
+// length and memory are multiples of kDirectAlignment, and through it where not; pages move between them and the device
+// without a copy. Syncs of one open file that come while one runs share the next.
 Result<std::unique_ptr<Engine>> make_posix_engine(const PosixOptions& options = {});
 
 inline constexpr std::size_t kDirectAlignment = 4096;

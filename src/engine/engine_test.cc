@@ -7,8 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
@@ -252,6 +254,44 @@ TEST_F(RootTest, ACachedReadMayLeavePagesInsteadOfBytes) {
     }
     EXPECT_TRUE(got == expected) << offset;
   }
+}
+
+// Around the page cache whole pages go to the device and come from it; the operation's memory is left alone.
+TEST_F(RootTest, AroundThePageCachePagesAreNotCopied) {
+  auto root = Root::open(directory_, {.direct = true}).value();
+  put(directory_ + "/f", std::string(1 << 20, '.'));
+  auto file = root->open_file(self_, "f", Direction::kWrite).value();
+  if (file->direct_descriptor() < 0) GTEST_SKIP() << "no O_DIRECT on this file system";
+  auto engine = make_posix_engine().value();
+  constexpr std::size_t kSize = 256 << 10;
+  alignas(4096) static char lent[kSize], memory[kSize];
+  std::memset(lent, 'l', kSize);
+  for (const auto kind : {Operation::Kind::kWrite, Operation::Kind::kRead}) {
+    std::memset(memory, '-', kSize);
+    PagePipe pages;
+    ASSERT_TRUE(pages.open());
+    if (kind == Operation::Kind::kWrite) {
+      ASSERT_EQ(pages.take(std::as_bytes(std::span(lent))), kSize);
+    }
+    Collector collector;
+    Operation operation;
+    operation.kind = kind;
+    operation.file = file;
+    operation.offset = 4096;
+    operation.memory = {{memory, kSize}};
+    operation.sink = &collector;
+    operation.pages = &pages;
+    engine->submit(operation);
+    collector.wait(1);
+    EXPECT_EQ(operation.error, 0);
+    EXPECT_EQ(operation.transferred, kSize);
+    EXPECT_EQ(pages.left(), kind == Operation::Kind::kWrite ? 0 : kSize);
+    EXPECT_EQ(std::count(std::begin(memory), std::end(memory), '-'), kSize);
+    if (kind == Operation::Kind::kRead) {
+      ASSERT_TRUE(pages.read(std::as_writable_bytes(std::span(memory))));
+    }
+  }
+  EXPECT_EQ(std::count(std::begin(memory), std::end(memory), 'l'), kSize);
 }
 
 TEST(FaultyEngine, FailsAndShortensAsTold) {

@@ -96,6 +96,46 @@ bool advance(Operation& operation, std::uint64_t moved) {
   return true;
 }
 
+// Around the page cache pages move as they are, if they are all there is to move.
+bool moves_pages(Operation& operation) {
+  if (operation.pages == nullptr || operation.file->direct_descriptor() < 0) return false;
+  const std::uint64_t length = operation.length();
+  if ((operation.offset | length) % kDirectAlignment != 0 || length > PagePipe::kMost) return false;
+  if (operation.kind == Operation::Kind::kRead) return operation.pages->open();
+  return operation.pages->left() == length;
+}
+
+// What is left of a write's pages, or what came of a read, is copied into the memory, and the rest goes there, too.
+void leave_pages(Operation& operation) {
+  operation.progress.paged = false;
+  if (operation.kind == Operation::Kind::kWrite) return operation.gather();
+  const std::size_t came = operation.pages->left();
+  const bool complete = operation.pages->read({static_cast<std::byte*>(operation.memory[0].iov_base), came});
+  assert(complete);
+  (void)complete;
+  *operation.pages = {};
+  operation.pages = nullptr;
+  advance(operation, came);
+}
+
+// True once the operation is over. Without pages it goes on where they did not do it, and shows what is wrong.
+bool pages_moved(Operation& operation, int result) {
+  const bool read = operation.kind == Operation::Kind::kRead;
+  if (result > 0 && read) {
+    operation.pages->came(result);
+    if (operation.pages->size() == operation.length()) {
+      operation.transferred = operation.pages->size();
+      return true;
+    }
+  }
+  if (result > 0 && !read) {
+    operation.pages->went(result);
+    if (advance(operation, static_cast<std::uint64_t>(result))) return true;
+  }
+  leave_pages(operation);
+  return false;
+}
+
 // The ids under which the ring knows the rights of users. Not thread-safe.
 class Personalities {
  public:
@@ -184,7 +224,8 @@ class PosixEngine final : public Engine {
     if (operation.kind == Operation::Kind::kSync) return join_sync(operation);
     if (advance(operation, 0)) return Start::kDone;
     if (try_at_once(operation)) return Start::kDone;
-    operation.gather();
+    operation.progress.paged = moves_pages(operation);
+    if (!operation.progress.paged) operation.gather();
     return Start::kPending;
   }
 
@@ -318,6 +359,8 @@ class PosixEngine final : public Engine {
     io_uring_sqe* entry = next_entry();
     if (operation.kind == Operation::Kind::kSync) {
       io_uring_prep_fsync(entry, operation.file->descriptor(), 0);
+    } else if (operation.progress.paged) {
+      prepare_splice(*entry, operation);
     } else {
       const Step step = next_step(operation);
       operation.progress.direct = step.direct;
@@ -329,6 +372,16 @@ class PosixEngine final : public Engine {
     entry->personality = static_cast<std::uint16_t>(personality);
     io_uring_sqe_set_data(entry, &operation);
     return true;
+  }
+
+  static void prepare_splice(io_uring_sqe& entry, const Operation& operation) {
+    const int file = operation.file->direct_descriptor();
+    const auto offset = static_cast<std::int64_t>(operation.progress.offset);
+    const auto length = static_cast<unsigned>(operation.length());
+    if (operation.kind == Operation::Kind::kRead)
+      io_uring_prep_splice(&entry, file, offset, operation.pages->writing_end(), -1, length, 0);
+    else
+      io_uring_prep_splice(&entry, operation.pages->reading_end(), -1, file, offset, length, 0);
   }
 
   io_uring_sqe* next_entry() {
@@ -382,6 +435,7 @@ class PosixEngine final : public Engine {
     const bool repeat = result == -EINTR || result == -EAGAIN || result == -ECANCELED;
     if (operation.kind == Operation::Kind::kSync)
       return repeat ? again.push_back(&operation) : finish_sync(operation, result, done, again);
+    if (operation.progress.paged) return (pages_moved(operation, result) ? done : again).push_back(&operation);
     if (result == -EINVAL && operation.progress.direct) {
       operation.progress.avoid_direct = true;
       return again.push_back(&operation);

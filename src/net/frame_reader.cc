@@ -89,10 +89,18 @@ Result<void> FrameReader::taken(std::size_t count) {
   return filled(count);
 }
 
+std::size_t FrameReader::up_to_pages() const {
+  const wire::Header& header = message_.header;
+  if (state_ == State::kHeader) return wire::kHeaderSize - have_;
+  if (state_ == State::kBody) return header.body_length - message_.body.size() + header.lead;
+  return pages_open_ && have_ < header.lead ? header.lead - have_ : missing();
+}
+
 std::size_t FrameReader::room(std::span<iovec> into) const {
-  std::size_t count = 0;
-  for (std::size_t i = first_part_; i < parts_.size() && count < into.size(); ++i) {
-    into[count++] = {parts_[i].data(), parts_[i].size()};
+  std::size_t count = 0, left = up_to_pages();
+  for (std::size_t i = first_part_; i < parts_.size() && count < into.size() && left > 0; ++i) {
+    into[count] = {parts_[i].data(), std::min(parts_[i].size(), left)};
+    left -= into[count++].iov_len;
   }
   return count;
 }

@@ -48,12 +48,14 @@ class FrameReader {
   std::size_t room(std::span<iovec> into) const;
   Result<void> filled(std::size_t count);
   // In kPayload: pages for its next bytes, and that `count` of them are there, or that there is no more room. Nullptr:
-  // they go elsewhere.
-  PagePipe* pages() { return pages_open_ ? &message_.pages : nullptr; }
+  // they go elsewhere, as the header's lead does.
+  PagePipe* pages() { return pages_open_ && have_ >= message_.header.lead ? &message_.pages : nullptr; }
   Result<void> taken(std::size_t count);
   void pages_full() { pages_open_ = false; }
   // In kPayload: bytes still to come.
   std::size_t missing() const { return message_.header.payload_length - have_; }
+  // Bytes that can be asked for without touching pages of this frame's payload.
+  std::size_t up_to_pages() const;
 
   // In kComplete; back to kHeader.
   Incoming take();

@@ -18,10 +18,8 @@
 namespace tutti::net {
 namespace {
 
-constexpr std::size_t kParts = 64;  // of one sendmsg or recvmsg
-constexpr int kRounds = 16;         // of receiving before others get their turn
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kShort = kPage + 512;           // most requests up to the first page of their payload
+constexpr std::size_t kParts = 64;                    // of one sendmsg or recvmsg
+constexpr int kRounds = 16;                           // of receiving before others get their turn
 constexpr std::int64_t kRequestOverhead = 1024;       // what a node keeps of a request, roughly
 constexpr std::int64_t kMaxRequestMemory = 24 << 20;  // of all requests of a listener
 constexpr double kDrift = 200e-6;                     // between two clocks, per unit of time
@@ -137,8 +135,9 @@ StreamConnection::Received StreamConnection::receive_bytes(std::span<std::byte> 
   std::size_t room = 0;
   for (std::size_t i = 0; i < direct_parts; ++i) room += parts[i].iov_len;
   const auto direct_room = room;
-  parts[direct_parts] = {scratch.data(), after_pages_ ? kShort : scratch.size()};
-  room += parts[direct_parts].iov_len;
+  if (after_pages_) scratch = scratch.first(std::min(scratch.size(), reader_.up_to_pages() - direct_room));
+  parts[direct_parts] = {scratch.data(), scratch.size()};
+  room += scratch.size();
   msghdr header{};
   header.msg_iov = parts.data();
   header.msg_iovlen = direct_parts + 1;
@@ -160,8 +159,8 @@ StreamConnection::Received StreamConnection::receive_bytes(std::span<std::byte> 
     }
   }
   if (!process(scratch.first(static_cast<std::size_t>(got) - direct))) return Received::kOver;
-  const bool pages_follow = reader_.state() == FrameReader::State::kPayload && reader_.pages() != nullptr;
-  return static_cast<std::size_t>(got) < room && !pages_follow ? Received::kNothing : Received::kMore;
+  const bool pages_next = reader_.state() == FrameReader::State::kPayload && reader_.pages() != nullptr;
+  return static_cast<std::size_t>(got) < room && !pages_next ? Received::kNothing : Received::kMore;
 }
 
 StreamConnection::Received StreamConnection::receive_pages(PagePipe& pages) {
@@ -410,7 +409,7 @@ void StreamConnection::enqueue(Outgoing message) {
   }
   entry.lend = established_.welcome.lend && entry.size - message.frame.size() >= PagePipe::kLeast &&
                message.borrowed.size() == 1 && message.pages.open();
-  if (entry.lend) entry.lead = -reinterpret_cast<std::uintptr_t>(message.borrowed.front().data()) % kPage;
+  if (entry.lend) entry.lead = wire::lead_of(message.borrowed.front().data());
   entry.message = std::move(message);
   if (queue_.empty()) progress_ = steady_now();
   queue_.push_back(std::move(entry));

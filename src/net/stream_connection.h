@@ -149,7 +149,7 @@ class StreamConnection final : public Connection, public Source, public std::ena
   std::mutex receiving_;
   FrameReader reader_;
   std::vector<std::byte> pending_;  // received, but not processed: parked
-  bool after_pages_ = false;        // the last frame had pages: the next one probably has
+  bool after_pages_ = false;        // the last frame had pages: those of the next one are to stay whole
   bool reported_ = false;           // the handler knows of this connection
   bool accounted_ = false;          // counted among the listener's authenticated connections
 

@@ -175,7 +175,7 @@ net::ListenOptions LiveNode::listen_options(const std::optional<net::ClusterKey>
   listen.pool = pool;
   listen.key = key;
   listen.munge = options_.munge;
-  listen.pages = engine_->takes_pages() && !options_.direct && root_->local();
+  listen.pages = engine_->takes_pages() && root_->local();
   listen.lend = listen.pages || options_.direct;
   listen.max_connections = options_.max_connections;
   return listen;

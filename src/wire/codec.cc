@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "wire/codec.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -79,6 +80,7 @@ std::vector<std::byte> encode_scattered(const WriteRequest& message, std::uint64
   auto frame = encode_body(message);
   Header header{.type = WriteRequest::kType, .tag = tag};
   for (const auto& part : parts) header.payload_length += static_cast<std::uint32_t>(part.size());
+  if (parts.size() == 1) header.lead = std::min(lead_of(parts.front().data()), header.payload_length);
   header.has_payload_checksum = checksum && header.payload_length > 0;
   if (header.has_payload_checksum) header.payload_checksum = payload_checksum(parts);
   put_header(header, frame);

@@ -17,7 +17,7 @@ constexpr std::uint32_t kPayloadChecksumFlag = 1;
 constexpr std::size_t kChecksumAt = kHeaderSize - 4;
 
 // magic 0, version 4, type 6, tag 8, body length 16, payload length 20, payload checksum 24, flags 32,
-// body checksum 36, reserved 40, header checksum 44.
+// body checksum 36, lead 40, header checksum 44.
 template <typename Integer>
 void put(HeaderBytes& bytes, std::size_t at, Integer value) {
   std::memcpy(bytes.data() + at, &value, sizeof value);
@@ -34,11 +34,11 @@ std::uint32_t short_checksum(std::span<const std::byte> bytes) {
   return static_cast<std::uint32_t>(XXH3_64bits(bytes.data(), bytes.size()));
 }
 
-Result<void> check_fields(const Header& header, std::uint32_t flags, std::uint32_t reserved) {
+Result<void> check_fields(const Header& header, std::uint32_t flags) {
   if (!known(header.type)) {
     return fail(ErrorCode::kProtocol, fmt::format("unknown message type {}", static_cast<unsigned>(header.type)));
   }
-  if (flags > kPayloadChecksumFlag || reserved != 0) {
+  if (flags > kPayloadChecksumFlag) {
     return fail(ErrorCode::kProtocol, fmt::format("unknown flags {:#x} in a message header", flags));
   }
   if (header.body_length > kMaxBody) {
@@ -51,6 +51,10 @@ Result<void> check_fields(const Header& header, std::uint32_t flags, std::uint32
   }
   if (!header.has_payload_checksum && header.payload_checksum != 0) {
     return fail(ErrorCode::kProtocol, "a payload checksum without its flag");
+  }
+  if (header.lead >= kPage || header.lead > header.payload_length) {
+    return fail(ErrorCode::kProtocol,
+                fmt::format("{} bytes before the pages of a payload of {}", header.lead, header.payload_length));
   }
   return {};
 }
@@ -69,6 +73,7 @@ HeaderBytes encode_header(const Header& header) {
   put(bytes, 24, header.payload_checksum);
   put(bytes, 32, header.has_payload_checksum ? kPayloadChecksumFlag : std::uint32_t{0});
   put(bytes, 36, header.body_checksum);
+  put(bytes, 40, header.lead);
   put(bytes, kChecksumAt, short_checksum(std::span(bytes).first(kChecksumAt)));
   return bytes;
 }
@@ -95,7 +100,8 @@ Result<Header> decode_header(std::span<const std::byte, kHeaderSize> bytes) {
   header.payload_length = get<std::uint32_t>(bytes, 20);
   header.payload_checksum = get<std::uint64_t>(bytes, 24);
   header.body_checksum = get<std::uint32_t>(bytes, 36);
-  if (auto fine = check_fields(header, flags, get<std::uint32_t>(bytes, 40)); !fine) return Failure(fine.error());
+  header.lead = get<std::uint32_t>(bytes, 40);
+  if (auto fine = check_fields(header, flags); !fine) return Failure(fine.error());
   return header;
 }
 
@@ -132,6 +138,10 @@ Result<void> check_payload(const Header& header, std::span<const std::span<const
   }
   if (!header.has_payload_checksum || payload_checksum(parts) == header.payload_checksum) return {};
   return fail(ErrorCode::kProtocol, fmt::format("the payload of a {} message has a wrong checksum", name(header.type)));
+}
+
+std::uint32_t lead_of(const std::byte* memory) {
+  return static_cast<std::uint32_t>(-reinterpret_cast<std::uintptr_t>(memory) % kPage);
 }
 
 const char* name(Type type) {

@@ -17,6 +17,7 @@ inline constexpr std::uint16_t kVersion = 1;
 inline constexpr std::size_t kHeaderSize = 48;
 inline constexpr std::uint32_t kMaxBody = 256 << 10;
 inline constexpr std::uint32_t kMaxPayload = 16 << 20;
+inline constexpr std::uint32_t kPage = 4096;
 inline constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 63;  // no extent ends past it
 
 // What a message is. A reply carries its request's type with kReplyBit set.
@@ -69,6 +70,8 @@ struct Header {
   std::uint32_t payload_length = 0;
   std::uint32_t body_checksum = 0;
   std::uint64_t payload_checksum = 0;  // 0 unless has_payload_checksum
+  std::uint32_t lead = 0;              // payload before the first page of the sender's memory: who takes the pages as
+                                       // they are takes this by itself; less than a page
 };
 
 using HeaderBytes = std::array<std::byte, kHeaderSize>;
@@ -88,6 +91,9 @@ std::uint32_t body_checksum(std::span<const std::byte> body);
 std::uint64_t payload_checksum(std::span<const std::byte> payload);
 // Of a payload that lies in several places.
 std::uint64_t payload_checksum(std::span<const std::span<const std::byte>> parts);
+
+// Bytes from there up to the next page.
+std::uint32_t lead_of(const std::byte* memory);
 
 // "read", "write reply", ...; "unknown" for anything else.
 const char* name(Type type);

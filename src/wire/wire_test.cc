@@ -179,6 +179,9 @@ TEST(Wire, HeaderErrorsSayWhatIsWrong) {
   EXPECT_THAT(with({.type = Type::kRead, .body_length = kMaxBody + 1}), HasSubstr("over the limit"));
   EXPECT_THAT(with({.type = Type::kRead, .payload_length = kMaxPayload + 1}), HasSubstr("over the limit"));
   EXPECT_THAT(with({.type = Type::kRead, .payload_checksum = 3}), HasSubstr("without its flag"));
+  EXPECT_EQ(with({.type = Type::kWrite, .payload_length = kPage, .lead = kPage - 1}), "fine");
+  EXPECT_THAT(with({.type = Type::kWrite, .payload_length = 2 * kPage, .lead = kPage}), HasSubstr("before the pages"));
+  EXPECT_THAT(with({.type = Type::kWrite, .payload_length = 5, .lead = 6}), HasSubstr("before the pages"));
   auto bytes = encode_header({.type = Type::kRead});
   bytes[4] = std::byte{9};
   EXPECT_THAT(decode_header(bytes).error().message, HasSubstr("version 9"));

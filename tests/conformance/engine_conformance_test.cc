@@ -132,19 +132,41 @@ class EngineConformance : public testing::TestWithParam<Kind> {
     return made;
   }
 
-  // The first bytes of a write in memory, some of it in pages, and the rest in memory again.
-  Operation write_pages(std::shared_ptr<BackingFile> file, std::uint64_t offset, const std::string& text) {
-    const std::size_t from = text.size() / 10, length = text.size() / 2;
-    Memory memory(text.size());
-    memory.set(text.substr(0, from) + std::string(length, '?') + text.substr(from + length));
+  struct Paged {
+    std::size_t from, length;
+  };
+  // A write with some of its bytes in pages, those before and behind them in memory.
+  Operation write_pages(std::shared_ptr<BackingFile> file, std::uint64_t offset, const std::string& text, Paged paged) {
+    Memory memory(text.size()), lent(text.size());
+    lent.set(text);
+    memory.set(text.substr(0, paged.from) + std::string(paged.length, '?') + text.substr(paged.from + paged.length));
     PagePipe pages;
     EXPECT_TRUE(pages.open());
-    EXPECT_EQ(pages.take(std::as_bytes(std::span(text)).subspan(from, length)), length);
+    const iovec lent_part = lent.piece(paged.from, paged.length);
+    EXPECT_EQ(pages.take({static_cast<const std::byte*>(lent_part.iov_base), lent_part.iov_len}), paged.length);
     Operation made = operation(Operation::Kind::kWrite, std::move(file), offset, {memory.all()});
     made.pages = &pages;
-    made.pages_at = from;
+    made.pages_at = paged.from;
     run(made);
     return made;
+  }
+  Operation write_pages(std::shared_ptr<BackingFile> file, std::uint64_t offset, const std::string& text) {
+    return write_pages(std::move(file), offset, text, {text.size() / 10, text.size() / 2});
+  }
+
+  // What a read brings that may leave its bytes in pages.
+  std::string read_pages(std::shared_ptr<BackingFile> file, std::uint64_t offset, std::size_t size) {
+    Memory memory(size);
+    PagePipe pages;
+    Operation made = operation(Operation::Kind::kRead, std::move(file), offset, {memory.all()});
+    made.pages = &pages;
+    run(made);
+    EXPECT_EQ(made.error, 0);
+    if (pages.size() == 0) return memory.text().substr(0, made.transferred);
+    EXPECT_EQ(pages.size(), made.transferred);
+    std::string text(pages.size(), '\0');
+    EXPECT_TRUE(pages.read(std::as_writable_bytes(std::span(text))));
+    return text;
   }
 
   const TemporaryDirectory temporary_;
@@ -177,6 +199,30 @@ TEST_P(EngineConformance, AWriteMayBringSomeOfItsBytesInPages) {
       EXPECT_TRUE(content("a").substr(offset, size) == text) << size << " at " << offset;
     }
   }
+}
+
+TEST_P(EngineConformance, WholePagesGoBothWays) {
+  auto file = make("a", std::string(100001, '.'));
+  for (const std::size_t size : {std::size_t{64} << 10, (std::size_t{1} << 20) - kBlock, std::size_t{1} << 20}) {
+    std::string text(size, '\0');
+    for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * 11 + i / kBlock);
+    for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{3 * kBlock}, std::uint64_t{100}}) {
+      const Operation done = write_pages(file, offset, text, {0, size});
+      EXPECT_EQ(done.error, 0);
+      EXPECT_EQ(done.transferred, size);
+      EXPECT_TRUE(content("a").substr(offset, size) == text) << size << " at " << offset;
+      EXPECT_TRUE(read_pages(file, offset, size) == text) << size << " at " << offset;
+    }
+  }
+}
+
+TEST_P(EngineConformance, ReadsIntoPagesEndWithTheFile) {
+  std::string text(300'001, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 5 + i / kBlock);
+  auto file = make("a", text);
+  for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{10 * kBlock}, std::uint64_t{73 * kBlock}})
+    EXPECT_TRUE(read_pages(file, offset, std::size_t{1} << 20) == text.substr(offset)) << "at " << offset;
+  EXPECT_EQ(read_pages(file, 100 * kBlock, std::size_t{1} << 20), "");
 }
 
 TEST_P(EngineConformance, ReadsAreShortOnlyAtTheEnd) {
