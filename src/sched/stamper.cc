@@ -4,14 +4,10 @@
 #include <algorithm>
 
 namespace tutti {
-namespace {
 
-// By more than a half of the smaller one. Phases that repeat differ by less.
-bool differ(Bytes a, Bytes b) {
+bool sizes_differ(Bytes a, Bytes b) {
   return std::max(a, b) - std::min(a, b) > std::min(a, b) / 2;
 }
-
-}  // namespace
 
 void Stamper::begin_phase(const Phase& phase) {
   end_phase();
@@ -42,8 +38,8 @@ void Stamper::end_phase() {
 
 void Stamper::judge() {
   Past& past = past_[kind_];
-  if (announced_ > Bytes{}) past.announced_wrongly = differ(announced_, attained_);
-  past.varies = past.size > Bytes{} && differ(past.size, attained_);
+  if (announced_ > Bytes{}) past.announced_wrongly = sizes_differ(announced_, attained_);
+  past.varies = past.size > Bytes{} && sizes_differ(past.size, attained_);
   past.size = attained_;
 }
 

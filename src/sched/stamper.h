@@ -16,6 +16,10 @@ struct TargetShare {
   Bytes bytes{};
 };
 
+// Whether two sizes of a phase are too far apart for one to be a forecast of the other: by more than a half of the
+// smaller one. Phases that repeat differ by less.
+bool sizes_differ(Bytes a, Bytes b);
+
 // All sizes it stamps are bytes on the phase's busiest target, as include/tutti/sched.h says.
 //
 //   stamper.begin_phase({.now = now});            // size unknown: learned from the last phase of the same kind

@@ -29,6 +29,18 @@ Request of(RequestId id, const Job& job) {
   return request;
 }
 
+// Of an application that has been right about its phases before.
+Request known(RequestId id, const Job& job) {
+  Request request = of(id, job);
+  request.stamp.phase = 2;
+  return request;
+}
+
+Request issued_at(Request request, int milliseconds) {
+  request.stamp.issued = at_ms(milliseconds);
+  return request;
+}
+
 TEST(Concert, TwoServersFedInDifferentOrdersDispatchInTheSameOrder) {
   Prng prng(1);
   for (int round = 0; round < 50; ++round) {
@@ -37,17 +49,18 @@ TEST(Concert, TwoServersFedInDifferentOrdersDispatchInTheSameOrder) {
       Request request =
           of(id, {static_cast<ApplicationId>(prng.below(10)), Bytes(prng.below(2) ? 0 : prng.below(1 << 22)),
                   Bytes(prng.below(8) * 65536), Bytes(65536 * (1 + prng.below(4)))});
-      request.stamp.phase = static_cast<PhaseNumber>(prng.below(2));
+      request.stamp.phase = static_cast<PhaseNumber>(2 + prng.below(2));
       request.stamp.phase_start = at_ms(request.stamp.application * 3 + request.stamp.phase);
+      request.stamp.issued = at_ms(static_cast<int>(40 + prng.below(5)));
       request.file = request.stamp.application;
       request.offset = id * 65536;
       requests.push_back(request);
     }
     auto first = make("concert"), second = make("concert");
-    for (const Request& request : requests) first->add(request, at_ms(1));
+    for (const Request& request : requests) first->add(request, at_ms(50));
     for (std::size_t i = requests.size(); i > 1; --i) std::swap(requests[i - 1], requests[prng.below(i)]);
-    for (const Request& request : requests) second->add(request, at_ms(1));
-    ASSERT_EQ(drain(*first, at_ms(1)), drain(*second, at_ms(1)));
+    for (const Request& request : requests) second->add(request, at_ms(50));
+    ASSERT_EQ(drain(*first, at_ms(50)), drain(*second, at_ms(50)));
   }
 }
 
@@ -59,51 +72,83 @@ TEST(Concert, TheSmallestRemainingPhaseGoesFirst) {
   EXPECT_THAT(drain(*policy), ElementsAre(3, 2, 1));
 }
 
-TEST(Concert, AnUnknownPhaseCountsAsLargeAsTheLevelItHasShown) {
-  auto policy = make("concert", {{"first_level", "1MiB"}, {"growth", "10"}});
-  policy->add(of(1, {.application = 1, .total = 0_B, .attained = 50_MiB}), at_ms(0));  // level 100 MiB
-  policy->add(of(2, {.application = 2, .total = 60_MiB}), at_ms(0));
-  policy->add(of(3, {.application = 3, .total = 0_B}), at_ms(0));  // level 1 MiB
-  policy->add(of(4, {.application = 4, .total = 500_KiB}), at_ms(0));
-  EXPECT_THAT(drain(*policy), ElementsAre(4, 3, 2, 1));
-}
-
-TEST(Concert, UnknownPhasesOfOneLevelTakeTurnsInTheOrderTheyAsked) {
+TEST(Concert, UnknownPhasesGoInTheOrderOfIssue) {
   auto policy = make("concert");
-  Request late = of(1, {.application = 1, .total = 0_B}),
-          early = of(2, {.application = 2, .total = 0_B, .attained = 100_KiB});
-  late.stamp.phase_start = at_ms(10);
-  late.stamp.issued = at_ms(30);
-  early.stamp.phase_start = at_ms(20);
-  early.stamp.issued = at_ms(25);
-  policy->add(late, at_ms(30));
-  policy->add(early, at_ms(30));
-  EXPECT_THAT(drain(*policy, at_ms(30)), ElementsAre(2, 1));
+  const std::vector<Request> requests = {issued_at(of(1, {.application = 1, .total = 0_B, .attained = 1_GiB}), 1),
+                                         issued_at(of(2, {.application = 2, .total = 0_B}), 2),
+                                         issued_at(of(3, {.application = 1, .total = 0_B, .attained = 2_GiB}), 3),
+                                         issued_at(of(4, {.application = 3, .total = 1_MiB, .attained = 5_MiB}), 4)};
+  for (const int i : {3, 1, 0, 2}) policy->add(requests[static_cast<std::size_t>(i)], at_ms(5));
+  EXPECT_THAT(drain(*policy, at_ms(5)), ElementsAre(1, 2, 3, 4));  // the last has outgrown what it was said to be
 }
 
-TEST(Concert, UnknownPhasesBeyondTheLastLevelTakeTurns) {
-  auto policy = make("concert", {{"first_level", "1MiB"}, {"growth", "4"}, {"levels", "3"}});
-  Request huge = of(1, {.application = 1, .total = 0_B, .attained = 500_MiB}),
-          large = of(2, {.application = 2, .total = 0_B, .attained = 5_MiB});
-  huge.stamp.issued = at_ms(1);
-  large.stamp.issued = at_ms(2);
-  policy->add(large, at_ms(3));
-  policy->add(huge, at_ms(3));
-  EXPECT_THAT(drain(*policy, at_ms(3)), ElementsAre(1, 2));
+TEST(Concert, KnownPhasesExchangeTheirTurnsAndUnknownOnesKeepTheirs) {
+  auto policy = make("concert", {{"ahead", "0B"}});
+  policy->add(issued_at(known(1, {.application = 1, .total = 90_MiB}), 1), at_ms(9));
+  policy->add(issued_at(of(2, {.application = 2, .total = 0_B, .attained = 1_GiB}), 2), at_ms(9));
+  policy->add(issued_at(known(3, {.application = 3, .total = 9_MiB}), 3), at_ms(9));
+  policy->add(issued_at(of(4, {.application = 4, .total = 0_B, .attained = 1_GiB}), 4), at_ms(9));
+  policy->add(issued_at(known(5, {.application = 5, .total = 2_MiB}), 5), at_ms(9));
+  EXPECT_THAT(drain(*policy, at_ms(9)), ElementsAre(5, 2, 3, 4, 1));
 }
 
-TEST(Concert, AnOperationOfUnknownPhaseIsAtLeastAsLargeAsItsBottleneck) {
+TEST(Concert, TurnsAreExchangedByTheByte) {
+  auto policy = make("concert", {{"ahead", "0B"}});
+  Request large = issued_at(known(1, {.application = 1, .total = 90_MiB}), 1),
+          unknown = issued_at(of(2, {.application = 2, .total = 0_B, .attained = 1_GiB}), 2);
+  large.length = 256_KiB;
+  policy->add(large, at_ms(9));
+  policy->add(unknown, at_ms(9));
+  for (RequestId id = 3; id <= 8; ++id) {
+    Request small = issued_at(known(id, {.application = 3, .total = 9_MiB}), 3);
+    small.length = 64_KiB;
+    small.offset = id * 65536;
+    policy->add(small, at_ms(9));
+  }
+  EXPECT_THAT(drain(*policy, at_ms(9)), ElementsAre(3, 4, 5, 6, 2, 7, 8, 1));
+}
+
+TEST(Concert, AKnownPhasePassesAnUnknownOneThatHasShownMore) {
   auto policy = make("concert");
-  policy->add(of(1, {.application = 1, .total = 0_B, .attained = 0_B, .bottleneck = 1_GiB}), at_ms(0));
-  policy->add(of(2, {.application = 2, .total = 0_B, .attained = 0_B, .bottleneck = 1_MiB}), at_ms(0));
+  policy->add(issued_at(of(1, {.application = 1, .total = 0_B, .attained = 7_MiB}), 1), at_ms(9));
+  policy->add(issued_at(known(2, {.application = 2, .total = 8_MiB}), 2), at_ms(9));
+  policy->add(issued_at(known(3, {.application = 3, .total = 7_MiB, .attained = 4_MiB}), 3), at_ms(9));
+  EXPECT_THAT(drain(*policy, at_ms(9)), ElementsAre(3, 1, 2));
+}
+
+TEST(Concert, KnownPhasesAreNotFurtherAheadThanTheBound) {
+  auto policy = make("concert", {{"ahead", "128KiB"}});
+  const auto small = [](RequestId id) {
+    Request request = issued_at(known(id, {.application = 2, .total = 8_MiB}), static_cast<int>(id));
+    request.length = 64_KiB;
+    return request;
+  };
+  std::vector<RequestId> order;
+  for (RequestId id = 1; id <= 3; ++id)
+    policy->add(issued_at(of(id, {.application = 1, .total = 0_B, .attained = 1_GiB}), static_cast<int>(id)),
+                at_ms(50));
+  for (RequestId id = 10; id < 16; ++id) {  // comes back as soon as it is served
+    policy->add(small(id), at_ms(50));
+    for (const RequestId served : next_ids(*policy, at_ms(50))) order.push_back(served);
+  }
+  EXPECT_THAT(order, ElementsAre(10, 11, 1, 2, 3, 12));
+}
+
+TEST(Concert, AnOperationIsAtLeastAsLargeAsItsBottleneck) {
+  auto policy = make("concert");
+  policy->add(of(1, {.application = 1, .total = 1_MiB, .attained = 0_B, .bottleneck = 1_GiB}), at_ms(0));
+  policy->add(of(2, {.application = 2, .total = 8_MiB}), at_ms(0));
   EXPECT_THAT(drain(*policy), ElementsAre(2, 1));
 }
 
-TEST(Concert, APhaseThatOutgrewItsAnnouncedSizeCountsAsUnknown) {
-  auto policy = make("concert");
-  policy->add(of(1, {.application = 1, .total = 1_MiB, .attained = 600_MiB}), at_ms(0));
-  policy->add(of(2, {.application = 2, .total = 30_MiB}), at_ms(0));
-  EXPECT_THAT(drain(*policy), ElementsAre(2, 1));
+TEST(Concert, AClockThatIsOffGainsNoMoreThanTheSlack) {
+  auto policy = make("concert", {{"slack", "10ms"}});
+  policy->add(issued_at(of(1, {.application = 1, .total = 0_B}), 100), at_ms(100));
+  policy->add(issued_at(of(2, {.application = 2, .total = 0_B}), 0), at_ms(105));
+  policy->add(issued_at(of(3, {.application = 3, .total = 0_B}), 0), at_ms(115));
+  policy->add(issued_at(of(4, {.application = 4, .total = 0_B}), 900), at_ms(115));
+  policy->add(issued_at(of(5, {.application = 5, .total = 0_B}), 120), at_ms(120));
+  EXPECT_THAT(drain(*policy, at_ms(120)), ElementsAre(2, 1, 3, 4, 5));
 }
 
 TEST(Concert, AnOperationGoesOnForARunAndNoLonger) {
@@ -121,30 +166,31 @@ TEST(Concert, AnOperationGoesOnForARunAndNoLonger) {
   EXPECT_THAT(drain(*policy), ElementsAre(2, 9, 3, 4));
 }
 
-TEST(Concert, AFirstPhaseSaidToBeAsLargeAsTheLastLevelTakesTurns) {
-  auto policy = make("concert", {{"first_level", "1MiB"}, {"growth", "2"}, {"levels", "3"}});
-  Request huge = of(1, {.application = 1, .total = 100_MiB}), large = of(2, {.application = 2, .total = 4_MiB}),
-          unknown = of(3, {.application = 3, .total = 0_B, .attained = 50_MiB});
-  huge.stamp.issued = at_ms(1);
-  unknown.stamp.issued = at_ms(2);
-  large.stamp.issued = at_ms(3);
-  for (const Request& request : {unknown, large, huge, of(4, {.application = 4, .total = 3_MiB})})
-    policy->add(request, at_ms(4));
-  EXPECT_THAT(drain(*policy, at_ms(4)), ElementsAre(4, 1, 3, 2));
-  huge.stamp.phase = large.stamp.phase = 2;  // what was said of the first was right
-  for (const Request& request : {unknown, large, huge}) policy->add(request, at_ms(5));
-  EXPECT_THAT(drain(*policy, at_ms(5)), ElementsAre(2, 3, 1));
+// Breaks its word: said to be 1 MiB, it goes on.
+void break_word(Policy& policy, ApplicationId application) {
+  for (const Bytes attained : {0_MiB, 2_MiB}) {
+    policy.add(of(1000, {.application = application, .total = 1_MiB, .attained = attained}), at_ms(0));
+    drain(policy);
+  }
 }
 
-TEST(Concert, WhatHasBeenAskedForIsNoPromise) {
-  auto policy = make("concert", {{"first_level", "1MiB"}, {"growth", "2"}, {"levels", "3"}});
-  Request huge = of(1, {.application = 1, .total = 100_MiB, .attained = 0_B, .bottleneck = 100_MiB}),
-          large = of(2, {.application = 2, .total = 20_MiB, .attained = 0_B, .bottleneck = 20_MiB});
-  huge.stamp.issued = at_ms(1);
-  large.stamp.issued = at_ms(2);
-  policy->add(huge, at_ms(3));
-  policy->add(large, at_ms(3));
-  EXPECT_THAT(drain(*policy, at_ms(3)), ElementsAre(2, 1));
+TEST(Concert, WhereWordsAreBrokenFirstPhasesKeepTheirTurns) {
+  auto policy = make("concert");
+  Request huge = issued_at(of(1, {.application = 1, .total = 100_MiB}), 1),
+          large = issued_at(of(2, {.application = 2, .total = 20_MiB}), 2);
+  const auto order = [&] {
+    for (Request* request : {&huge, &large}) policy->add(*request, at_ms(3));
+    return drain(*policy, at_ms(3));
+  };
+  EXPECT_THAT(order(), ElementsAre(2, 1));
+  break_word(*policy, 9);
+  EXPECT_THAT(order(), ElementsAre(1, 2));
+  huge.stamp.bottleneck = huge.stamp.phase_total;  // all of it has been asked for: no promise
+  large.stamp.bottleneck = large.stamp.phase_total;
+  EXPECT_THAT(order(), ElementsAre(2, 1));
+  huge.stamp.bottleneck = large.stamp.bottleneck = 64_KiB;
+  huge.stamp.phase = large.stamp.phase = 2;  // what was said of the first was right
+  EXPECT_THAT(order(), ElementsAre(2, 1));
 }
 
 TEST(Concert, AfterACancelAPhaseStandsWhereItsNextRequestStands) {
@@ -162,22 +208,22 @@ TEST(Concert, AfterACancelAPhaseStandsWhereItsNextRequestStands) {
 
 TEST(Concert, OfPhasesAlikeTheOneThatBeganFirstGoesOn) {
   auto policy = make("concert");
-  Request first = of(1, {.application = 1, .total = 12_MiB}), second = of(2, {.application = 2, .total = 9_MiB});
+  Request first = of(1, {.application = 1, .total = 11_MiB}), second = of(2, {.application = 2, .total = 9_MiB});
   second.stamp.phase_start = at_ms(5);
   policy->add(second, at_ms(5));
   policy->add(first, at_ms(5));
   EXPECT_THAT(drain(*policy, at_ms(5)), ElementsAre(1, 2));
 }
 
-TEST(Concert, WithinAPhaseOffsetsAscend) {
+TEST(Concert, WithinAPhaseTheOldestGoFirstThenOffsetsAscend) {
   auto policy = make("concert");
   for (const std::uint64_t offset : {5, 1, 4, 2, 3}) {
-    Request request = of(offset, {.application = 1, .total = 1_MiB});
+    Request request = issued_at(of(offset, {.application = 1, .total = 1_MiB}), offset == 1 ? 9 : 5);
     request.file = 7;
     request.offset = offset * 65536;
-    policy->add(request, at_ms(0));
+    policy->add(request, at_ms(10));
   }
-  EXPECT_THAT(drain(*policy), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(drain(*policy, at_ms(10)), ElementsAre(2, 3, 4, 5, 1));
 }
 
 TEST(Concert, ARequestOlderThanTheBoundGoesFirst) {
