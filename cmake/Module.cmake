@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # One function per kind of thing we build.
 
-# Headers that take most of a translation unit's time are compiled once: GoogleTest for tests, CLI11 for the command.
+# Headers that take most of a translation unit's time are compiled once: GoogleTest for tests.
 # Test code is not optimised: it is compiled far more often than it runs.
 set(TUTTI_TEST_OPTIONS ${TUTTI_WARNINGS} -O0)
 if(BUILD_TESTING)
@@ -13,11 +13,11 @@ if(BUILD_TESTING)
 endif()
 
 # tutti_module(NAME [USES module...] [LINKS library...])
-# A folder under src/: every .cc but the tests becomes library tutti_NAME, every *_test.cc one test program.
+# A folder: every .cc but the tests and main.cc becomes library tutti_NAME, all *_test.cc one test program.
 function(tutti_module name)
   cmake_parse_arguments(arg "" "" "USES;LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cc)
-  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_(test|bench|fuzz)|/main)\\.cc$")
   add_library(tutti_${name} STATIC ${sources})
   target_include_directories(tutti_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
   target_compile_options(tutti_${name} PRIVATE ${TUTTI_WARNINGS})

@@ -6,20 +6,16 @@
 
 namespace tutti::cli {
 
+void BenchArguments::define(CommandLine& line, const std::string& quick_means) {
+  line.flag("--quick", quick, quick_means);
+  line.json(json);
+}
+
 Command bench_command() {
-  return {"bench", "Measure how fast Tutti is on this machine", [](CLI::App& app) {
-            app.require_subcommand(1);
-            auto parts = std::make_shared<std::vector<std::pair<CLI::App*, std::function<int()>>>>();
+  return {"bench", "Measure how fast Tutti is on this machine", [](CommandLine& line) {
             for (const Command& part :
-                 {bench_gate_command(), bench_memory_command(), bench_net_command(), bench_sched_command()}) {
-              CLI::App* sub = app.add_subcommand(part.name, part.summary);
-              parts->emplace_back(sub, part.define(*sub));
-            }
-            return [parts] {
-              for (auto& [sub, action] : *parts)
-                if (sub->parsed()) return action();
-              return kUsage;
-            };
+                 {bench_gate_command(), bench_memory_command(), bench_net_command(), bench_sched_command()})
+              part.define(line.subcommand(part.name, part.summary));
           }};
 }
 

@@ -6,6 +6,14 @@
 
 namespace tutti::cli {
 
+// What each of them takes.
+struct BenchArguments {
+  bool quick = false;
+  bool json = false;
+
+  void define(CommandLine& line, const std::string& quick_means);
+};
+
 Command bench_gate_command();
 Command bench_memory_command();
 Command bench_net_command();

@@ -16,9 +16,9 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "base/temporary_directory.h"
 #include "bench.h"
@@ -34,9 +34,7 @@ using std::chrono::seconds;
 constexpr Duration kPatience = seconds(20);
 constexpr std::size_t kPayload = 34;  // of a REQ for one range of targets
 
-struct Options {
-  bool quick = false;
-  bool json = false;
+struct Options : BenchArguments {
   std::uint32_t connections = 10'000;
 };
 
@@ -393,7 +391,7 @@ void print(const std::vector<Row>& rows, const Scale& scale, bool json) {
         scale.load_microseconds, scale.megabytes);
     return;
   }
-  auto list = nlohmann::ordered_json::array();
+  auto list = Json::array();
   for (const Row& row : rows)
     list.push_back({{"socket", row.socket},
                     {"round_trip_us", row.round_trip},
@@ -402,14 +400,14 @@ void print(const std::vector<Row>& rows, const Scale& scale, bool json) {
                     {"back_to_back_ratio", row.busy_ratio},
                     {"handover_us", row.handover},
                     {"handover_round_trips", row.handover_ratio}});
-  const nlohmann::ordered_json document = {{"rows", list},
-                                           {"scale",
-                                            {{"connections", scale.connections},
-                                             {"grants_per_millisecond", scale.grants_per_millisecond},
-                                             {"median_grants_per_millisecond", scale.median_slice},
-                                             {"processor_us_per_grant", scale.processor_microseconds},
-                                             {"load_us_per_grant", scale.load_microseconds},
-                                             {"resident_megabytes", scale.megabytes}}}};
+  const Json document = {{"rows", list},
+                         {"scale",
+                          {{"connections", scale.connections},
+                           {"grants_per_millisecond", scale.grants_per_millisecond},
+                           {"median_grants_per_millisecond", scale.median_slice},
+                           {"processor_us_per_grant", scale.processor_microseconds},
+                           {"load_us_per_grant", scale.load_microseconds},
+                           {"resident_megabytes", scale.megabytes}}}};
   fmt::print("{}\n", document.dump(2));
 }
 
@@ -435,12 +433,11 @@ int run(const Options& options) {
 }  // namespace
 
 Command bench_gate_command() {
-  return {"gate", "A turn at the gate against the bare round trip, handover, thousands of jobs", [](CLI::App& app) {
+  return {"gate", "A turn at the gate against the bare round trip, handover, thousands of jobs", [](CommandLine& line) {
             auto options = std::make_shared<Options>();
-            app.add_flag("--quick", options->quick, "Fewer rounds, 1000 jobs");
-            app.add_flag("--json", options->json, "One JSON document instead of a table");
-            app.add_option("--connections", options->connections, "Jobs connected at once")->capture_default_str();
-            return [options] { return run(*options); };
+            options->define(line, "Fewer rounds, 1000 jobs");
+            line.option("--connections", options->connections, "Jobs connected at once");
+            line.action([options] { return run(*options); });
           }};
 }
 

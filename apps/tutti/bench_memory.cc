@@ -11,9 +11,9 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
 #include "bench.h"
 #include "bench_net_runs.h"
 #include "net/transport.h"
@@ -23,9 +23,7 @@
 namespace tutti::cli {
 namespace {
 
-struct MemoryArguments {
-  bool quick = false;
-  bool json = false;
+struct MemoryArguments : BenchArguments {
   std::size_t connections = 1000;
 };
 
@@ -172,17 +170,17 @@ int run(const MemoryArguments& arguments) {
   const bool holds = measured->most <= kBuffers + kAllowance && measured->lost == 0 && measured->replies > 0;
   const auto megabytes = [](std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   if (arguments.json) {
-    const nlohmann::ordered_json document{{"connections", arguments.connections},
-                                          {"requests", arguments.connections * kRequests},
-                                          {"answered", measured->replies},
-                                          {"lost_connections", measured->lost},
-                                          {"idle_bytes", measured->idle},
-                                          {"connected_bytes", measured->connected},
-                                          {"resident_bytes", measured->now},
-                                          {"most_bytes", measured->most},
-                                          {"buffer_bytes", kBuffers},
-                                          {"goal_bytes", kBuffers + kAllowance},
-                                          {"holds", holds}};
+    const Json document{{"connections", arguments.connections},
+                        {"requests", arguments.connections * kRequests},
+                        {"answered", measured->replies},
+                        {"lost_connections", measured->lost},
+                        {"idle_bytes", measured->idle},
+                        {"connected_bytes", measured->connected},
+                        {"resident_bytes", measured->now},
+                        {"most_bytes", measured->most},
+                        {"buffer_bytes", kBuffers},
+                        {"goal_bytes", kBuffers + kAllowance},
+                        {"holds", holds}};
     fmt::print("{}\n", document.dump(2));
     return kDone;
   }
@@ -199,14 +197,11 @@ int run(const MemoryArguments& arguments) {
 }  // namespace
 
 Command bench_memory_command() {
-  return {"memory", "What a node's process takes under a flood of requests", [](CLI::App& app) {
+  return {"memory", "What a node's process takes under a flood of requests", [](CommandLine& line) {
             auto arguments = std::make_shared<MemoryArguments>();
-            app.add_flag("--quick", arguments->quick, "Short measurement");
-            app.add_option("--connections", arguments->connections, "Clients")
-                ->check(CLI::Range(1, 4000))
-                ->capture_default_str();
-            app.add_flag("--json", arguments->json, "One JSON document instead of text");
-            return [arguments] { return run(*arguments); };
+            arguments->define(line, "Short measurement");
+            line.option("--connections", arguments->connections, "Clients").between(1, 4000);
+            line.action([arguments] { return run(*arguments); });
           }};
 }
 

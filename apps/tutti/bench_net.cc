@@ -5,8 +5,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "bench.h"
 #include "bench_net_runs.h"
@@ -14,9 +14,7 @@
 namespace tutti::cli {
 namespace {
 
-struct NetArguments {
-  bool quick = false;
-  bool json = false;
+struct NetArguments : BenchArguments {
   std::uint32_t nodes = 4;
   std::vector<std::string> only{};
   std::vector<std::string> directions{"write", "read"};
@@ -241,8 +239,8 @@ void print(const Rows& rows) {
       "without nodes. Medians of slices in which the sides took turns, and the least and most of a slice.\n");
 }
 
-nlohmann::ordered_json to_json(const Rows& rows) {
-  auto list = nlohmann::ordered_json::array(), goals = nlohmann::ordered_json::array();
+Json to_json(const Rows& rows) {
+  auto list = Json::array(), goals = Json::array();
   for (const Row& row : rows.rows())
     list.push_back({{"what", row.what},
                     {"direction", row.shape.direction},
@@ -251,7 +249,7 @@ nlohmann::ordered_json to_json(const Rows& rows) {
                     {"depth", row.shape.depth},
                     {"megabytes_per_second", row.megabytes_per_second()},
                     {"requests_per_second", row.requests_per_second()},
-                    {"median_us", row.median_us() > 0 ? nlohmann::ordered_json(row.median_us()) : nullptr}});
+                    {"median_us", row.median_us() > 0 ? Json(row.median_us()) : nullptr}});
   for (const Goal& goal : rows.goals())
     goals.push_back({{"compared", goal.text},
                      {"ours", goal.ours()},
@@ -276,18 +274,18 @@ int run(const NetArguments& arguments) {
 }  // namespace
 
 Command bench_net_command() {
-  return {"net", "Client, sockets and nodes against a bare socket and bare storage in the same run", [](CLI::App& app) {
+  return {"net", "Client, sockets and nodes against a bare socket and bare storage in the same run",
+          [](CommandLine& line) {
             auto arguments = std::make_shared<NetArguments>();
-            app.add_flag("--quick", arguments->quick, "Short measurements");
-            app.add_option("--nodes", arguments->nodes, "Nodes")->check(CLI::Range(1, 64))->capture_default_str();
-            app.add_option("--only", arguments->only, "Some of socket, null, posix, direct")
-                ->delimiter(',')
-                ->check(CLI::IsMember({"socket", "null", "posix", "direct"}));
-            app.add_option("--direction", arguments->directions, "Some of write, read")
-                ->delimiter(',')
-                ->check(CLI::IsMember({"write", "read"}));
-            app.add_flag("--json", arguments->json, "One JSON document instead of tables");
-            return [arguments] { return run(*arguments); };
+            arguments->define(line, "Short measurements");
+            line.option("--nodes", arguments->nodes, "Nodes").between(1, 64);
+            line.option("--only", arguments->only, "Some of them; all unless given")
+                .separated_by_commas()
+                .one_of({"socket", "null", "posix", "direct"});
+            line.option("--direction", arguments->directions, "One of them, or both")
+                .separated_by_commas()
+                .one_of({"write", "read"});
+            line.action([arguments] { return run(*arguments); });
           }};
 }
 

@@ -13,9 +13,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
 #include "engine/engine.h"
 #include "engine/root.h"
 #include "net/buffer.h"
@@ -231,10 +231,10 @@ class FioSide final : public Side {
     std::array<char, 4096> buffer;
     while (const auto got = std::fread(buffer.data(), 1, buffer.size(), output)) text.append(buffer.data(), got);
     if (::pclose(output) != 0) return fail(ErrorCode::kIo, "fio failed: " + text);
-    const auto document = nlohmann::json::parse(text, nullptr, false);
-    if (document.is_discarded()) return fail(ErrorCode::kIo, "fio printed no JSON");
-    const auto& side = document["jobs"][0][shape_.direction];
-    return Slice{side["iops"].get<double>(), side["clat_ns"]["percentile"].value("50.000000", 0.0) / 1e3};
+    const Result<Json> document = parse_json(text);
+    if (!document) return fail(ErrorCode::kIo, "fio: " + document.error().message);
+    const Json& side = (*document)["jobs"][0][shape_.direction];
+    return Slice{side["iops"].number(), side["clat_ns"]["percentile"]["50.000000"].number() / 1e3};
   }
 
  private:

@@ -14,10 +14,10 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/huge_pages.h"
+#include "base/json.h"
 #include "base/prng.h"
 #include "base/table.h"
 #include "bench.h"
@@ -289,8 +289,8 @@ std::string millions(double value) {
   return fmt::format("{:.2f}", value / 1e6);
 }
 
-nlohmann::ordered_json as_json(const std::vector<Row>& rows, double idle) {
-  auto list = nlohmann::ordered_json::array();
+Json as_json(const std::vector<Row>& rows, double idle) {
+  auto list = Json::array();
   for (const Row& row : rows)
     list.push_back({{"policy", row.what.policy},
                     {"path", row.what.scheduler ? "scheduler" : "policy"},
@@ -317,9 +317,7 @@ void print_table(const std::vector<Row>& rows, double idle) {
   fmt::print("{}\nidle scheduler with a waiting dispatcher: {:.2f}% of a core\n", table.text(), idle * 100);
 }
 
-struct Flags {
-  bool json = false;
-  bool quick = false;
+struct Flags : BenchArguments {
   double seconds = 0.3;
   std::vector<std::string> policies;
 };
@@ -346,15 +344,12 @@ int run(const Flags& flags) {
 }  // namespace
 
 Command bench_sched_command() {
-  return {"sched", "Decisions per second of every policy, alone and through Scheduler", [](CLI::App& app) {
+  return {"sched", "Decisions per second of every policy, alone and through Scheduler", [](CommandLine& line) {
             auto flags = std::make_shared<Flags>();
-            app.add_flag("--json", flags->json, "One JSON document instead of a table");
-            app.add_flag("--quick", flags->quick, "Only 1024 files, 1000 applications, one producer");
-            app.add_option("--seconds", flags->seconds, "Time per row")
-                ->check(CLI::Range(0.01, 60.0))
-                ->capture_default_str();
-            app.add_option("--policies", flags->policies, "Only these, e.g. window,concert")->delimiter(',');
-            return [flags] { return run(*flags); };
+            flags->define(line, "Only 1024 files, 1000 applications, one producer");
+            line.option("--seconds", flags->seconds, "Time per row").between(0.01, 60);
+            line.option("--policies", flags->policies, "Only these, e.g. window,concert").separated_by_commas();
+            line.action([flags] { return run(*flags); });
           }};
 }
 

@@ -13,9 +13,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "base/units.h"
 #include "command.h"
@@ -25,10 +25,8 @@
 namespace tutti::cli {
 
 namespace fs = std::filesystem;
-using nlohmann::ordered_json;
-
-void ClusterChoice::define(CLI::App& app) {
-  app.add_option("--cluster", file, "The cluster's description")->capture_default_str();
+void ClusterChoice::define(CommandLine& line) {
+  line.option("--cluster", file, "The cluster's description");
 }
 
 Result<Cluster> ClusterChoice::load() const {
@@ -46,8 +44,8 @@ struct Up {
   std::string directory = "tutti-data";
   std::string root;
   std::size_t nodes = 4;
-  std::string stripe_size = "1MiB";
-  std::string lease = "2s";
+  Bytes stripe_size{1 << 20};
+  Duration lease = std::chrono::seconds(2);
   NodeSettings settings;
 };
 
@@ -62,15 +60,11 @@ Result<std::string> socket_directory(const LocalCluster& local) {
 }
 
 Result<Cluster> describe(const Up& up, const LocalCluster& local) {
-  const auto stripe = parse_bytes(up.stripe_size);
-  if (!stripe) return Failure(stripe.error());
-  const auto lease = parse_duration(up.lease);
-  if (!lease) return Failure(lease.error());
   auto sockets = socket_directory(local);
   if (!sockets) return Failure(sockets.error());
   Cluster cluster;
-  cluster.stripe_size = *stripe;
-  cluster.lease = *lease;
+  cluster.stripe_size = up.stripe_size;
+  cluster.lease = up.lease;
   for (std::size_t i = 0; i < up.nodes; ++i)
     cluster.nodes.push_back(
         {fmt::format("node{}", i), fmt::format("unix:{}/node{}.sock", *sockets, i), {static_cast<TargetId>(i)}});
@@ -172,7 +166,6 @@ std::size_t stop_nodes(const LocalCluster& local, bool at_once, Duration patienc
 }
 
 Result<Cluster> bring_up(const Up& up, const LocalCluster& local) {
-  if (up.nodes < 1 || up.nodes > 1000) return fail(ErrorCode::kInvalid, "--nodes: 1 to 1000");
   if (auto options = up.settings.to_options(); !options) return Failure(options.error());
   for (const std::string& name : names_with_pid_files(local))
     if (const auto holder = PidFile::holder(local.pid_file(name)))
@@ -239,9 +232,8 @@ std::vector<NodeState> ask_all(const Cluster& cluster) {
   return states;
 }
 
-ordered_json to_json(const NodeState& state) {
-  ordered_json json{
-      {"node", state.address.name}, {"endpoint", state.address.endpoint}, {"targets", state.address.targets}};
+Json to_json(const NodeState& state) {
+  Json json{{"node", state.address.name}, {"endpoint", state.address.endpoint}, {"targets", state.address.targets}};
   json["up"] = state.health.has_value();
   if (!state.health) {
     json["error"] = state.health.error().message;
@@ -286,7 +278,7 @@ int run_status(const ClusterChoice& choice, bool json) {
   if (!cluster) return report(cluster.error());
   const auto states = ask_all(*cluster);
   if (json) {
-    auto list = ordered_json::array();
+    auto list = Json::array();
     for (const NodeState& state : states) list.push_back(to_json(state));
     fmt::print("{}\n", list.dump(2));
   } else {
@@ -299,35 +291,35 @@ int run_status(const ClusterChoice& choice, bool json) {
 }  // namespace
 
 Command up_command() {
-  return {"up", "Start a cluster on this machine", [](CLI::App& app) {
+  return {"up", "Start a cluster on this machine", [](CommandLine& line) {
             auto up = std::make_shared<Up>();
-            app.add_option("--dir", up->directory, "Where the cluster lives")->capture_default_str();
-            app.add_option("--root", up->root, "What it serves; DIR/files unless given");
-            app.add_option("--nodes", up->nodes, "How many, one target each")->capture_default_str();
-            app.add_option("--stripe-size", up->stripe_size, "Of files")->capture_default_str();
-            app.add_option("--lease", up->lease, "A node that has not run for so long is dead")->capture_default_str();
-            up->settings.define(app);
-            return [up] { return run_up(*up); };
+            line.option("--dir", up->directory, "Where the cluster lives");
+            line.option("--root", up->root, "What it serves; DIR/files unless given");
+            line.option("--nodes", up->nodes, "How many, one target each").between(1, 1000);
+            line.option("--stripe-size", up->stripe_size, "Of files");
+            line.option("--lease", up->lease, "A node that has not run for so long is dead");
+            up->settings.define(line);
+            line.action([up] { return run_up(*up); });
           }};
 }
 
 Command down_command() {
-  return {"down", "Stop a cluster on this machine", [](CLI::App& app) {
+  return {"down", "Stop a cluster on this machine", [](CommandLine& line) {
             auto directory = std::make_shared<std::string>("tutti-data");
             auto at_once = std::make_shared<bool>(false);
-            app.add_option("--dir", *directory, "Where the cluster lives")->capture_default_str();
-            app.add_flag("--now", *at_once, "Drop what waits instead of finishing it");
-            return [directory, at_once] { return run_down(*directory, *at_once); };
+            line.option("--dir", *directory, "Where the cluster lives");
+            line.flag("--now", *at_once, "Drop what waits instead of finishing it");
+            line.action([directory, at_once] { return run_down(*directory, *at_once); });
           }};
 }
 
 Command status_command() {
-  return {"status", "Show the nodes of a cluster and whether they answer", [](CLI::App& app) {
+  return {"status", "Show the nodes of a cluster and whether they answer", [](CommandLine& line) {
             auto choice = std::make_shared<ClusterChoice>();
             auto json = std::make_shared<bool>(false);
-            choice->define(app);
-            app.add_flag("--json", *json, "One JSON document instead of a table");
-            return [choice, json] { return run_status(*choice, *json); };
+            choice->define(line);
+            line.json(*json);
+            line.action([choice, json] { return run_status(*choice, *json); });
           }};
 }
 

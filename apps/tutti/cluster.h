@@ -4,11 +4,11 @@
 
 #include <tutti/client.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "command.h"
 #include "node/control.h"
 
 namespace tutti::cli {
@@ -16,7 +16,7 @@ namespace tutti::cli {
 // Where the cluster is described: --cluster, else TUTTI_CLUSTER, else tutti-data/cluster.toml.
 struct ClusterChoice {
   std::string file = default_cluster_file();
-  void define(CLI::App& app);
+  void define(CommandLine& line);
   Result<Cluster> load() const;
 };
 

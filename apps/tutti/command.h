@@ -2,24 +2,18 @@
 // The subcommands of `tutti`: one .cc each, listed in commands.cc.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
-#include <tutti/base.h>
 #include <vector>
 
-namespace tutti::cli {
+#include "command_line.h"
 
-// Exit statuses (design: 0 done, 1 the thing failed, 2 wrong usage).
-inline constexpr int kDone = 0;
-inline constexpr int kFailed = 1;
-inline constexpr int kUsage = 2;
+namespace tutti::cli {
 
 struct Command {
   std::string name;
   std::string summary;
-  // Adds the command's options and subcommands, and returns what to run once the command line is parsed.
-  std::function<std::function<int()>(CLI::App&)> define;
+  std::function<void(CommandLine&)> define;  // adds its options and its action, or its subcommands
 };
 
 const std::vector<Command>& commands();

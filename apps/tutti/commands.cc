@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
 #include "command.h"
 
 namespace tutti::cli {
@@ -30,6 +32,11 @@ const std::vector<Command>& commands() {
       put_command(),   sim_command(),    status_command(), top_command(),  turn_command(),     up_command(),
   };
   return list;
+}
+
+int report(const Error& error) {
+  fmt::print(stderr, "tutti: {}\n", error.message);
+  return error.code == ErrorCode::kInvalid ? kUsage : kFailed;
 }
 
 }  // namespace tutti::cli

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <ctime>
 #include <functional>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "base/units.h"
 #include "cluster.h"
@@ -20,8 +20,6 @@
 
 namespace tutti::cli {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr std::size_t kChunk = 8 << 20;  // many stripes at once keep all nodes busy
 
@@ -185,7 +183,7 @@ Result<void> list(Client& client, const Arguments& arguments) {
       if (auto entry = client.status(arguments.from + "/" + item.name, false)) entries.emplace_back(item.name, *entry);
   }
   if (arguments.json) {
-    auto json = ordered_json::array();
+    auto json = Json::array();
     for (const auto& [name, entry] : entries)
       json.push_back({{"name", name},
                       {"size", entry.size},
@@ -205,47 +203,49 @@ Result<void> list(Client& client, const Arguments& arguments) {
 }
 
 Command file_command(const std::string& name, const std::string& summary, const Action& action,
-                     const std::function<void(CLI::App&, Arguments&)>& define) {
-  return {name, summary, [=](CLI::App& app) {
+                     const std::function<void(CommandLine&, Arguments&)>& define) {
+  return {name, summary, [=](CommandLine& line) {
             auto arguments = std::make_shared<Arguments>();
-            arguments->cluster.define(app);
-            define(app, *arguments);
-            return [=] { return with_client(*arguments, action); };
+            arguments->cluster.define(line);
+            define(line, *arguments);
+            line.action([=] { return with_client(*arguments, action); });
           }};
 }
 
 }  // namespace
 
 Command ls_command() {
-  return file_command("ls", "List files of a cluster", list, [](CLI::App& app, Arguments& arguments) {
-    app.add_option("path", arguments.from, "A directory or file; the root unless given");
-    app.add_flag("--json", arguments.json, "One JSON document instead of a table");
+  return file_command("ls", "List files of a cluster", list, [](CommandLine& line, Arguments& arguments) {
+    line.option("path", arguments.from, "A directory or file; the root unless given");
+    line.json(arguments.json);
   });
 }
 
 Command cat_command() {
   return file_command("cat", "Write a file of a cluster to standard output", cat,
-                      [](CLI::App& app, Arguments& arguments) { app.add_option("path", arguments.from)->required(); });
+                      [](CommandLine& line, Arguments& arguments) {
+                        line.option("path", arguments.from, "In the cluster").required();
+                      });
 }
 
 Command put_command() {
-  return file_command("put", "Copy a local file into a cluster", put, [](CLI::App& app, Arguments& arguments) {
-    app.add_option("local", arguments.from, "\"-\": standard input")->required();
-    app.add_option("path", arguments.to, "In the cluster; the same name unless given");
+  return file_command("put", "Copy a local file into a cluster", put, [](CommandLine& line, Arguments& arguments) {
+    line.option("local", arguments.from, "\"-\": standard input").required();
+    line.option("path", arguments.to, "In the cluster; the same name unless given");
   });
 }
 
 Command get_command() {
-  return file_command("get", "Copy a file of a cluster here", get, [](CLI::App& app, Arguments& arguments) {
-    app.add_option("path", arguments.from, "In the cluster")->required();
-    app.add_option("local", arguments.to, "The same name unless given; \"-\": standard output");
+  return file_command("get", "Copy a file of a cluster here", get, [](CommandLine& line, Arguments& arguments) {
+    line.option("path", arguments.from, "In the cluster").required();
+    line.option("local", arguments.to, "The same name unless given; \"-\": standard output");
   });
 }
 
 Command cp_command() {
-  return file_command("cp", "Copy a file inside a cluster", copy, [](CLI::App& app, Arguments& arguments) {
-    app.add_option("from", arguments.from)->required();
-    app.add_option("to", arguments.to)->required();
+  return file_command("cp", "Copy a file inside a cluster", copy, [](CommandLine& line, Arguments& arguments) {
+    line.option("from", arguments.from, "In the cluster").required();
+    line.option("to", arguments.to, "In the cluster; in a directory: the same name").required();
   });
 }
 

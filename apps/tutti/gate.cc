@@ -4,8 +4,8 @@
 #include <signal.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "base/units.h"
 #include "command.h"
@@ -20,8 +20,8 @@ struct GateOptions {
   std::vector<std::string> listen;
   std::uint32_t targets = 1;
   std::string discipline = "fifo";
-  std::vector<std::string> options;
-  std::string lease = "10s";
+  OptionTexts options;
+  Duration lease = std::chrono::seconds(10);
   std::string state;
   std::string socket_mode = "600";
   bool list = false;
@@ -44,15 +44,8 @@ Result<gate::Server::Options> server_options(const GateOptions& given) {
   options.addresses = given.listen.empty() ? std::vector{gate::default_gate_address()} : given.listen;
   options.table.targets = given.targets;
   options.table.discipline = given.discipline;
-  const auto lease = parse_duration(given.lease);
-  if (!lease) return Failure(lease.error());
-  options.table.lease = *lease;
-  for (const std::string& option : given.options) {
-    const std::size_t equals = option.find('=');
-    if (equals == std::string::npos)
-      return fail(ErrorCode::kInvalid, fmt::format("--option '{}' is not of the form name=value", option));
-    options.table.discipline_options[option.substr(0, equals)] = option.substr(equals + 1);
-  }
+  options.table.discipline_options = given.options;
+  options.table.lease = given.lease;
   char* end = nullptr;
   options.socket_mode = static_cast<unsigned>(std::strtoul(given.socket_mode.c_str(), &end, 8));
   if (*end != '\0' || options.socket_mode > 0777)
@@ -84,10 +77,10 @@ int serve(const GateOptions& given) {
 }
 
 int list_disciplines(bool json) {
-  auto list = nlohmann::ordered_json::array();
+  auto list = Json::array();
   Table table({"discipline", "option", "default", "what it does"});
   for (const gate::DisciplineInfo& info : gate::disciplines()) {
-    auto options = nlohmann::ordered_json::array();
+    auto options = Json::array();
     table.add({info.name, "", "", info.summary + (info.paper.empty() ? "" : " [" + info.paper + "]")});
     for (const OptionInfo& option : info.options) {
       table.add({"", option.name, option.fallback, option.help});
@@ -99,28 +92,26 @@ int list_disciplines(bool json) {
   return kDone;
 }
 
-std::string in_seconds(const nlohmann::json& value) {
-  return fmt::format("{:.1f}", value.get<double>());
+std::string in_seconds(const Json& value) {
+  return fmt::format("{:.1f}", value.number());
 }
 
-void print_status(const nlohmann::json& status) {
+void print_status(const Json& status) {
   const auto& counts = status["counts"];
-  fmt::print("{}, lease {} s{}, {} connections, {} grants, mean wait {} s, longest {} s\n",
-             status["discipline"].get<std::string>(), in_seconds(status["lease_seconds"]),
-             status["recovering"].get<bool>() ? ", recovering" : "", status["connections"].get<std::uint64_t>(),
-             counts["grants"].get<std::uint64_t>(), in_seconds(counts["mean_wait_seconds"]),
+  fmt::print("{}, lease {} s{}, {} connections, {} grants, mean wait {} s, longest {} s\n", status["discipline"].text(),
+             in_seconds(status["lease_seconds"]), status["recovering"].boolean() ? ", recovering" : "",
+             status["connections"].count(), counts["grants"].count(), in_seconds(counts["mean_wait_seconds"]),
              in_seconds(counts["longest_wait_seconds"]));
-  fmt::print("{} expired, {} disconnected, {} refused, {} withdrawn, {} re-asserted\n\n",
-             counts["expired"].get<std::uint64_t>(), counts["disconnected"].get<std::uint64_t>(),
-             counts["refused"].get<std::uint64_t>(), counts["withdrawn"].get<std::uint64_t>(),
-             counts["reasserted"].get<std::uint64_t>());
+  fmt::print("{} expired, {} disconnected, {} refused, {} withdrawn, {} re-asserted\n\n", counts["expired"].count(),
+             counts["disconnected"].count(), counts["refused"].count(), counts["withdrawn"].count(),
+             counts["reasserted"].count());
   Table targets({"target", "state", "holder", "process", "held s", "lease s", "waiting"});
-  for (const auto& target : status["targets"]) {
-    const std::string number = std::to_string(target["target"].get<unsigned>());
-    const std::string waiting = std::to_string(target["waiting"].get<unsigned>());
-    if (target["holders"].empty()) targets.add({number, target["state"], "-", "-", "-", "-", waiting});
-    for (const auto& holder : target["holders"])
-      targets.add({number, target["state"], holder["job"], std::to_string(holder["process"].get<unsigned>()),
+  for (const auto& target : status["targets"].items()) {
+    const std::string number = std::to_string(target["target"].count());
+    const std::string waiting = std::to_string(target["waiting"].count());
+    if (target["holders"].empty()) targets.add({number, target["state"].text(), "-", "-", "-", "-", waiting});
+    for (const auto& holder : target["holders"].items())
+      targets.add({number, target["state"].text(), holder["job"].text(), std::to_string(holder["process"].count()),
                    in_seconds(holder["held_seconds"]), in_seconds(holder["lease_left_seconds"]), waiting});
   }
   fmt::print("{}", targets.text());
@@ -128,10 +119,10 @@ void print_status(const nlohmann::json& status) {
   Table queue({"next", "job", "process", "targets", "size", "waited s", "class", ""});
   for (std::size_t i = 0; i < status["queue"].size(); ++i) {
     const auto& entry = status["queue"][i];
-    const Bytes bytes(entry["bytes"].get<std::uint64_t>());
-    queue.add({std::to_string(i + 1), entry["job"], std::to_string(entry["process"].get<unsigned>()), entry["targets"],
-               bytes.count() == 0 ? "?" : format(bytes), in_seconds(entry["waited_seconds"]),
-               std::to_string(entry["class"].get<unsigned>()), entry["overdue"].get<bool>() ? "overdue" : ""});
+    const Bytes bytes(entry["bytes"].count());
+    queue.add({std::to_string(i + 1), entry["job"].text(), std::to_string(entry["process"].count()),
+               entry["targets"].text(), bytes.count() == 0 ? "?" : format(bytes), in_seconds(entry["waited_seconds"]),
+               std::to_string(entry["class"].count()), entry["overdue"].boolean() ? "overdue" : ""});
   }
   fmt::print("\n{}", queue.text());
 }
@@ -139,44 +130,42 @@ void print_status(const nlohmann::json& status) {
 int show_status(const StatusOptions& options) {
   const auto document = gate::query_status(options.address, std::chrono::seconds(5));
   if (!document) return report(document.error());
-  if (options.json)
+  if (options.json) {
     fmt::print("{}\n", *document);
-  else
-    print_status(nlohmann::json::parse(*document));
+    return kDone;
+  }
+  const auto status = parse_json(*document);
+  if (!status) return report(status.error());
+  print_status(*status);
   return kDone;
 }
 
 }  // namespace
 
 Command gate_command() {
-  return {
-      "gate", "Run the gate, where jobs take turns for their checkpoints; or ask it for its status", [](CLI::App& app) {
-        auto given = std::make_shared<GateOptions>();
-        app.add_option(
-            "--listen", given->listen,
-            "Socket path or HOST:PORT; may be repeated (default: $TUTTI_GATE, else /tmp/tutti-gate-UID.sock)");
-        app.add_option("--targets", given->targets, "How many targets (OSTs, OSDs, ...) there are")
-            ->check(CLI::Range(1u, gate::kMaxTargets))
-            ->capture_default_str();
-        app.add_option("--discipline", given->discipline, "Who goes next; --list shows them")->capture_default_str();
-        app.add_option("--option", given->options, "An option of the discipline, name=value; may be repeated");
-        app.add_option("--lease", given->lease, "A holder that is silent for so long loses the lock")
-            ->capture_default_str();
-        app.add_option("--state", given->state,
-                       "File that tells the next gate whether this one ended well (default: SOCKET.state)");
-        app.add_option("--socket-mode", given->socket_mode, "Permissions of the socket file; 666 lets all users in")
-            ->capture_default_str();
-        app.add_flag("--list", given->list, "List the disciplines with their options and leave");
-        app.add_flag("--json", given->json, "With --list: one JSON document instead of a table");
-        auto asked = std::make_shared<StatusOptions>();
-        CLI::App* status = app.add_subcommand("status", "Holder, queue and waits of each target");
-        status->add_option("--gate", asked->address, "Socket path or HOST:PORT of the gate")->capture_default_str();
-        status->add_flag("--json", asked->json, "One JSON document instead of tables");
-        return [given, asked, status] {
-          if (status->parsed()) return show_status(*asked);
-          return given->list ? list_disciplines(given->json) : serve(*given);
-        };
-      }};
+  return {"gate", "Run the gate, where jobs take turns for their checkpoints; or ask it for its status",
+          [](CommandLine& line) {
+            auto given = std::make_shared<GateOptions>();
+            line.option(
+                "--listen", given->listen,
+                "Socket path or HOST:PORT; may be repeated (default: $TUTTI_GATE, else /tmp/tutti-gate-UID.sock)");
+            line.option("--targets", given->targets, "How many targets (OSTs, OSDs, ...) there are")
+                .between(1, gate::kMaxTargets);
+            line.option("--discipline", given->discipline, "Who goes next; --list shows them");
+            line.option("--option", given->options, "An option of the discipline; may be repeated");
+            line.option("--lease", given->lease, "A holder that is silent for so long loses the lock");
+            line.option("--state", given->state,
+                        "File that tells the next gate whether this one ended well (default: SOCKET.state)");
+            line.option("--socket-mode", given->socket_mode, "Permissions of the socket file; 666 lets all users in");
+            line.flag("--list", given->list, "List the disciplines with their options and leave");
+            line.flag("--json", given->json, "With --list: one JSON document instead of a table");
+            line.action([given] { return given->list ? list_disciplines(given->json) : serve(*given); });
+            auto asked = std::make_shared<StatusOptions>();
+            CommandLine& status = line.subcommand("status", "Holder, queue and waits of each target");
+            status.option("--gate", asked->address, "Socket path or HOST:PORT of the gate");
+            status.json(asked->json);
+            status.action([asked] { return show_status(*asked); });
+          }};
 }
 
 }  // namespace tutti::cli

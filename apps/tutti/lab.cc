@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "command.h"
 #include "lab/experiment.h"
@@ -24,7 +25,7 @@ struct LabArguments {
 
 int list(const LabArguments& arguments) {
   if (arguments.json) {
-    fmt::print("{}\n", lab::to_json(lab::experiments()));
+    fmt::print("{}\n", lab::to_json(lab::experiments()).dump(2));
     return kDone;
   }
   Table table({"experiment", "paper", "figure", "status", "live", "what"});
@@ -120,26 +121,26 @@ int run(const LabArguments& arguments) {
     if (!arguments.json) print(*result);
     results.push_back(std::move(*result));
   }
-  if (arguments.json) fmt::print("{}\n", lab::to_json(results));
+  if (arguments.json) fmt::print("{}\n", lab::to_json(results).dump(2));
   return arguments.html.empty() && arguments.markdown.empty() ? kDone : write_report(arguments, std::move(results));
 }
 
 }  // namespace
 
 Command lab_command() {
-  return {"lab", "The papers' experiments, by name", [](CLI::App& app) {
+  return {"lab", "The papers' experiments, by name", [](CommandLine& line) {
             auto arguments = std::make_shared<LabArguments>();
-            app.require_subcommand(1);
-            CLI::App* listing = app.add_subcommand("list", "List the experiments with their paper's figure");
-            listing->add_flag("--json", arguments->json, "One JSON document instead of a table");
-            CLI::App* running = app.add_subcommand("run", "Run experiments and set them against the papers");
-            running->add_option("NAME", arguments->names, "Experiments, a paper's (sc11, ...), or all")->required();
-            running->add_flag("--live", arguments->live, "With real processes over modelled devices");
-            running->add_flag("--json", arguments->json, "One JSON document instead of tables");
-            running->add_option("--html", arguments->html, "Also write a page with tables, charts and timelines");
-            running->add_option("--markdown", arguments->markdown,
-                                "Also write the claims as tables, below the marker in that file if it has one");
-            return [=] { return listing->parsed() ? list(*arguments) : run(*arguments); };
+            CommandLine& listing = line.subcommand("list", "List the experiments with their paper's figure");
+            listing.json(arguments->json);
+            listing.action([arguments] { return list(*arguments); });
+            CommandLine& running = line.subcommand("run", "Run experiments and set them against the papers");
+            running.option("NAME", arguments->names, "Experiments, a paper's (sc11, ...), or all").required();
+            running.flag("--live", arguments->live, "With real processes over modelled devices");
+            running.json(arguments->json);
+            running.option("--html", arguments->html, "Also write a page with tables, charts and timelines");
+            running.option("--markdown", arguments->markdown,
+                           "Also write the claims as tables, below the marker in that file if it has one");
+            running.action([arguments] { return run(*arguments); });
           }};
 }
 

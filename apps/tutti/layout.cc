@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "base/units.h"
 #include "command.h"
@@ -18,7 +18,7 @@ namespace {
 
 struct LayoutArguments {
   std::string file;
-  std::string stripe_size = "1MiB";
+  Bytes stripe_size{1 << 20};
   std::uint32_t targets = 4;
   std::uint32_t rows = 16;
   bool json = false;
@@ -26,12 +26,10 @@ struct LayoutArguments {
 
 // What the file system says, else what the arguments say.
 Result<Layout> find_layout(const LayoutArguments& arguments) {
-  auto stripe_size = parse_bytes(arguments.stripe_size);
-  if (!stripe_size) return Failure(stripe_size.error());
   auto found = discover_file(arguments.file, arguments.targets);
   if (!found) return Failure(found.error());
   if (*found) return **found;
-  auto layout = Layout::round_robin(*stripe_size, arguments.targets);
+  auto layout = Layout::round_robin(arguments.stripe_size, arguments.targets);
   if (auto fine = layout.check(); !fine) return Failure(fine.error());
   return layout;
 }
@@ -72,13 +70,13 @@ void print_layout(const Layout& layout, std::uint64_t size, std::uint32_t rows) 
 }
 
 void print_json(const Layout& layout, std::uint64_t size) {
-  nlohmann::ordered_json document{{"source", layout.source},
-                                  {"stripe_size", layout.stripe_size.count()},
-                                  {"stripe_count", layout.stripe_count},
-                                  {"object_size", layout.object_size.count()},
-                                  {"targets", layout.targets},
-                                  {"size", size},
-                                  {"bytes", nlohmann::ordered_json::object()}};
+  Json document{{"source", layout.source},
+                {"stripe_size", layout.stripe_size.count()},
+                {"stripe_count", layout.stripe_count},
+                {"object_size", layout.object_size.count()},
+                {"targets", layout.targets},
+                {"size", size},
+                {"bytes", Json::object()}};
   for (const auto& [target, bytes] : bytes_per_target(layout, size)) {
     document["bytes"][std::to_string(target)] = bytes.count();
   }
@@ -104,20 +102,17 @@ int run(const LayoutArguments& arguments) {
 }  // namespace
 
 Command layout_command() {
-  return {"layout", "Print how a file is striped and which target holds what", [](CLI::App& app) {
-            auto arguments = std::make_shared<LayoutArguments>();
-            app.add_option("file", arguments->file, "A file on Lustre, CephFS, BeeGFS, Gluster or any directory")
-                ->required();
-            app.add_option("--stripe-size", arguments->stripe_size,
-                           "Where the file system does not say: size of a stripe")
-                ->capture_default_str();
-            app.add_option("--targets", arguments->targets, "Where the file system does not say: number of targets")
-                ->check(CLI::Range(1, 65536))
-                ->capture_default_str();
-            app.add_option("--rows", arguments->rows, "Stripes to show")->capture_default_str();
-            app.add_flag("--json", arguments->json, "One JSON document instead of tables");
-            return [arguments] { return run(*arguments); };
-          }};
+  return {
+      "layout", "Print how a file is striped and which target holds what", [](CommandLine& line) {
+        auto arguments = std::make_shared<LayoutArguments>();
+        line.option("file", arguments->file, "A file on Lustre, CephFS, BeeGFS, Gluster or any directory").required();
+        line.option("--stripe-size", arguments->stripe_size, "Where the file system does not say: size of a stripe");
+        line.option("--targets", arguments->targets, "Where the file system does not say: number of targets")
+            .between(1, 65536);
+        line.option("--rows", arguments->rows, "Stripes to show");
+        line.json(arguments->json);
+        line.action([arguments] { return run(*arguments); });
+      }};
 }
 
 }  // namespace tutti::cli

@@ -112,14 +112,14 @@ int serve(const Arguments& arguments) {
 }  // namespace
 
 Command node_command() {
-  return {"node", "Run one data node in the foreground", [](CLI::App& app) {
+  return {"node", "Run one data node in the foreground", [](CommandLine& line) {
             auto arguments = std::make_shared<Arguments>();
-            app.add_option("--cluster", arguments->cluster, "The cluster's description")->required();
-            app.add_option("--name", arguments->name, "Which [[node]] of it this is")->capture_default_str();
-            app.add_option("--dir", arguments->directory, "The directory or mount to serve")->required();
-            app.add_option("--pid-file", arguments->pid_file, "Locked while the node runs");
-            arguments->settings.define(app);
-            return [arguments] { return serve(*arguments); };
+            line.option("--cluster", arguments->cluster, "The cluster's description").required();
+            line.option("--name", arguments->name, "Which [[node]] of it this is");
+            line.option("--dir", arguments->directory, "The directory or mount to serve").required();
+            line.option("--pid-file", arguments->pid_file, "Locked while the node runs");
+            arguments->settings.define(line);
+            line.action([arguments] { return serve(*arguments); });
           }};
 }
 

@@ -2,8 +2,7 @@
 // tutti policies: every scheduling policy, its options and their defaults.
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/table.h"
 #include "command.h"
 #include "sched/policy.h"
@@ -11,10 +10,10 @@
 namespace tutti::cli {
 namespace {
 
-nlohmann::ordered_json as_json() {
-  auto list = nlohmann::ordered_json::array();
+Json as_json() {
+  auto list = Json::array();
   for (const PolicyInfo& policy : policies()) {
-    auto options = nlohmann::ordered_json::array();
+    auto options = Json::array();
     for (const OptionInfo& option : policy.options)
       options.push_back({{"name", option.name}, {"default", option.fallback}, {"help", option.help}});
     list.push_back({{"name", policy.name}, {"summary", policy.summary}, {"paper", policy.paper}, {"options", options}});
@@ -34,16 +33,16 @@ void print_table() {
 }  // namespace
 
 Command policies_command() {
-  return {"policies", "List the scheduling policies with their options and defaults", [](CLI::App& app) {
+  return {"policies", "List the scheduling policies with their options and defaults", [](CommandLine& line) {
             auto json = std::make_shared<bool>(false);
-            app.add_flag("--json", *json, "One JSON document instead of a table");
-            return [json] {
+            line.json(*json);
+            line.action([json] {
               if (*json)
                 fmt::print("{}\n", as_json().dump(2));
               else
                 print_table();
               return kDone;
-            };
+            });
           }};
 }
 

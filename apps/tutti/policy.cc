@@ -2,23 +2,19 @@
 // tutti policy show | set: on a running cluster, under load.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/table.h"
 #include "cluster.h"
 #include "command.h"
-#include "node_options.h"
 
 namespace tutti::cli {
 namespace {
-
-using nlohmann::ordered_json;
 
 struct Arguments {
   ClusterChoice cluster;
   bool json = false;
   std::string policy;
-  std::vector<std::string> options;
+  PolicyOptions options;
 };
 
 std::string joined(const PolicyOptions& options) {
@@ -30,7 +26,7 @@ std::string joined(const PolicyOptions& options) {
 int show(const Arguments& arguments) {
   const auto cluster = arguments.cluster.load();
   if (!cluster) return report(cluster.error());
-  auto list = ordered_json::array();
+  auto list = Json::array();
   Table table({"node", "policy", "options"});
   int status = kDone;
   for (const NodeAddress& node : cluster->nodes) {
@@ -54,13 +50,11 @@ int show(const Arguments& arguments) {
 int set(const Arguments& arguments) {
   const auto cluster = arguments.cluster.load();
   if (!cluster) return report(cluster.error());
-  const auto options = parse_policy_options(arguments.options);
-  if (!options) return report(options.error());
   int status = kDone;
   for (const NodeAddress& node : cluster->nodes) {
     auto control = connect_to(*cluster, node);
     const auto done =
-        control ? (*control)->set_policy(arguments.policy, *options) : Result<void>(Failure(control.error()));
+        control ? (*control)->set_policy(arguments.policy, arguments.options) : Result<void>(Failure(control.error()));
     if (!done) status = report({done.error().code, node.name + ": " + done.error().message});
   }
   return status;
@@ -69,17 +63,17 @@ int set(const Arguments& arguments) {
 }  // namespace
 
 Command policy_command() {
-  return {"policy", "Show or change the policy of a running cluster", [](CLI::App& app) {
+  return {"policy", "Show or change the policy of a running cluster", [](CommandLine& line) {
             auto arguments = std::make_shared<Arguments>();
-            app.require_subcommand(1);
-            CLI::App* showing = app.add_subcommand("show", "What each node orders by");
-            arguments->cluster.define(*showing);
-            showing->add_flag("--json", arguments->json, "One JSON document instead of a table");
-            CLI::App* setting = app.add_subcommand("set", "Change it on all nodes; nothing that waits is lost");
-            arguments->cluster.define(*setting);
-            setting->add_option("policy", arguments->policy, "Its name (tutti policies)")->required();
-            setting->add_option("-o,--option", arguments->options, "As name=value; may be repeated");
-            return [arguments, showing] { return showing->parsed() ? show(*arguments) : set(*arguments); };
+            CommandLine& showing = line.subcommand("show", "What each node orders by");
+            arguments->cluster.define(showing);
+            showing.json(arguments->json);
+            showing.action([arguments] { return show(*arguments); });
+            CommandLine& setting = line.subcommand("set", "Change it on all nodes; nothing that waits is lost");
+            arguments->cluster.define(setting);
+            setting.option("policy", arguments->policy, "Its name (tutti policies)").required();
+            setting.option("-o,--option", arguments->options, "An option of the policy; may be repeated");
+            setting.action([arguments] { return set(*arguments); });
           }};
 }
 

@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "command.h"
 #include "lab/report.h"
@@ -17,13 +17,11 @@
 namespace tutti::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct SimArguments {
   std::string file;
   std::string policy;
   std::vector<std::string> policies;
-  std::uint64_t seed = 0;
+  std::optional<std::uint64_t> seed;
   std::vector<std::string> assignments;
   bool json = false;
   std::string html;
@@ -140,10 +138,10 @@ void print_applications(const sim::Metrics& metrics) {
   if (metrics.applications.size() > kMost) fmt::print("and {} more\n", metrics.applications.size() - kMost);
 }
 
-Result<sim::Scenario> load(const SimArguments& arguments, bool seeded, const std::string& policy) {
+Result<sim::Scenario> load(const SimArguments& arguments, const std::string& policy) {
   sim::Overrides overrides;
   if (!policy.empty()) overrides.policy = policy;
-  if (seeded) overrides.seed = arguments.seed;
+  overrides.seed = arguments.seed;
   overrides.assignments = arguments.assignments;
   return sim::load_scenario(arguments.file, overrides);
 }
@@ -171,8 +169,8 @@ int write_report(const SimArguments& arguments, const std::vector<lab::Run>& run
   return kDone;
 }
 
-int run_one(const SimArguments& arguments, bool seeded) {
-  const auto scenario = load(arguments, seeded, arguments.policy);
+int run_one(const SimArguments& arguments) {
+  const auto scenario = load(arguments, arguments.policy);
   if (!scenario) return report(scenario.error());
   const auto measured = measure_with_progress(*scenario);
   if (!measured) return report(measured.error());
@@ -197,13 +195,13 @@ int run_one(const SimArguments& arguments, bool seeded) {
   return kDone;
 }
 
-int compare(const SimArguments& arguments, bool seeded) {
+int compare(const SimArguments& arguments) {
   Table table = comparison();
   auto list = Json::array();
   std::string heading;
   std::vector<lab::Run> runs;
   for (const std::string& policy : arguments.policies) {
-    const auto scenario = load(arguments, seeded, policy);
+    const auto scenario = load(arguments, policy);
     if (!scenario) return report(scenario.error());
     auto measured = measure_with_progress(*scenario);
     if (!measured) return report(measured.error());
@@ -220,34 +218,30 @@ int compare(const SimArguments& arguments, bool seeded) {
   return runs.empty() ? kDone : write_report(arguments, runs);
 }
 
-void add_common(CLI::App& app, SimArguments& arguments) {
-  app.add_option("FILE", arguments.file, "Scenario, a TOML file (see scenarios/)")->required();
-  app.add_option("--set", arguments.assignments,
-                 "Change a value of the scenario: servers.depth=4, applications.0.size=4MiB");
-  app.add_flag("--json", arguments.json, "One JSON document instead of tables");
-  app.add_option("--html", arguments.html, "Also write a page with tables, charts and timelines");
+void define_common(CommandLine& line, SimArguments& arguments) {
+  line.option("FILE", arguments.file, "Scenario, a TOML file (see scenarios/)").required();
+  line.option("--seed", arguments.seed, "Instead of the scenario's");
+  line.option("--set", arguments.assignments,
+              "Change a value of the scenario: servers.depth=4, applications.0.size=4MiB");
+  line.json(arguments.json);
+  line.option("--html", arguments.html, "Also write a page with tables, charts and timelines");
 }
 
 }  // namespace
 
 Command sim_command() {
-  return {"sim", "Run a scenario in virtual time, with the production policies", [](CLI::App& app) {
+  return {"sim", "Run a scenario in virtual time, with the production policies", [](CommandLine& line) {
             auto arguments = std::make_shared<SimArguments>();
-            app.require_subcommand(1);
-            CLI::App* run = app.add_subcommand("run", "Run one scenario");
-            add_common(*run, *arguments);
-            run->add_option("--policy", arguments->policy, "Instead of the scenario's");
-            CLI::Option* seed = run->add_option("--seed", arguments->seed, "Instead of the scenario's");
-            CLI::App* many = app.add_subcommand("compare", "Run one scenario under several policies");
-            add_common(*many, *arguments);
-            many->add_option("--policies", arguments->policies, "Names, e.g. fifo,window,concert")
-                ->delimiter(',')
-                ->required();
-            CLI::Option* many_seed = many->add_option("--seed", arguments->seed, "Instead of the scenario's");
-            return [=] {
-              if (run->parsed()) return run_one(*arguments, seed->count() > 0);
-              return compare(*arguments, many_seed->count() > 0);
-            };
+            CommandLine& one = line.subcommand("run", "Run one scenario");
+            define_common(one, *arguments);
+            one.option("--policy", arguments->policy, "Instead of the scenario's");
+            one.action([arguments] { return run_one(*arguments); });
+            CommandLine& many = line.subcommand("compare", "Run one scenario under several policies");
+            define_common(many, *arguments);
+            many.option("--policies", arguments->policies, "Names, e.g. fifo,window,concert")
+                .separated_by_commas()
+                .required();
+            many.action([arguments] { return compare(*arguments); });
           }};
 }
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
 #include "base/table.h"
 #include "base/units.h"
 #include "cluster.h"
@@ -16,12 +16,11 @@
 namespace tutti::cli {
 namespace {
 
-using nlohmann::ordered_json;
 using Seconds = std::chrono::duration<double>;
 
 struct Arguments {
   ClusterChoice cluster;
-  std::string interval = "1s";
+  Duration interval = std::chrono::seconds(1);
   bool once = false, json = false;
   std::size_t rows = 40;
 };
@@ -117,8 +116,8 @@ std::vector<Row> compare(const Sample& before, const Sample& now) {
   return rows;
 }
 
-ordered_json to_json(const Cluster& cluster, const Sample& sample, const std::vector<Row>& rows) {
-  auto list = ordered_json::array();
+Json to_json(const Cluster& cluster, const Sample& sample, const std::vector<Row>& rows) {
+  auto list = Json::array();
   for (const Row& row : rows)
     list.push_back({{"application", row.now.application},
                     {"job", row.now.job},
@@ -155,13 +154,11 @@ std::string to_text(const Cluster& cluster, const Sample& sample, const std::vec
 int run(const Arguments& arguments) {
   const auto cluster = arguments.cluster.load();
   if (!cluster) return report(cluster.error());
-  const auto interval = parse_duration(arguments.interval);
-  if (!interval) return report(interval.error());
   Watch watch(*cluster);
   Sample before = watch.take();
   if (before.nodes_up == 0) return report({ErrorCode::kUnreachable, "no node of the cluster answers"});
   do {
-    std::this_thread::sleep_for(*interval);
+    std::this_thread::sleep_for(arguments.interval);
     Sample now = watch.take();
     const auto rows = compare(before, now);
     if (arguments.json)
@@ -178,14 +175,14 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command top_command() {
-  return {"top", "Live: which application uses which target how much", [](CLI::App& app) {
+  return {"top", "Live: which application uses which target how much", [](CommandLine& line) {
             auto arguments = std::make_shared<Arguments>();
-            arguments->cluster.define(app);
-            app.add_option("--interval", arguments->interval, "Between refreshes")->capture_default_str();
-            app.add_option("--rows", arguments->rows, "At most")->capture_default_str();
-            app.add_flag("--once", arguments->once, "One interval, then end");
-            app.add_flag("--json", arguments->json, "For programs: one document per interval");
-            return [arguments] { return run(*arguments); };
+            arguments->cluster.define(line);
+            line.option("--interval", arguments->interval, "Between refreshes");
+            line.option("--rows", arguments->rows, "At most");
+            line.flag("--once", arguments->once, "One interval, then end");
+            line.flag("--json", arguments->json, "For programs: one document per interval");
+            line.action([arguments] { return run(*arguments); });
           }};
 }
 

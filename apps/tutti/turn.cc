@@ -23,7 +23,7 @@ struct TurnOptions {
   std::string targets = "*";
   std::string gate;
   std::string job;
-  std::string bytes = "0";
+  Bytes bytes{};
   std::string answer, max_wait, probe, probe_when;
   bool verbose = false;
   std::vector<std::string> command;
@@ -90,14 +90,12 @@ int run_command(const std::vector<std::string>& words) {
 int take_turn(const TurnOptions& given) {
   auto options = coordinator_options(given);
   if (!options) return report(options.error());
-  const auto bytes = parse_bytes(given.bytes);
-  if (!bytes) return report(bytes.error());
   const auto targets = targets_of(given, *options);
   if (!targets) return report(targets.error());
   auto coordinator = gate::Coordinator::create(std::move(*options));
   if (!coordinator) return report(coordinator.error());
   const auto start = std::chrono::steady_clock::now();
-  const gate::Turn turn = (*coordinator)->begin(*targets, *bytes);
+  const gate::Turn turn = (*coordinator)->begin(*targets, given.bytes);
   if (given.verbose)
     fmt::print(stderr, "tutti turn: {} after {}\n",
                turn.outcome == gate::Outcome::kGranted ? "granted" : "going ahead without a turn",
@@ -112,23 +110,21 @@ int take_turn(const TurnOptions& given) {
 }  // namespace
 
 Command turn_command() {
-  return {"turn", "Run a command when it is its turn: tutti turn --targets 0-3 -- cp big /scratch/", [](CLI::App& app) {
+  return {"turn", "Run a command when it is its turn: tutti turn --targets 0-3 -- cp big /scratch/",
+          [](CommandLine& line) {
             auto given = std::make_shared<TurnOptions>();
-            app.add_option("--targets", given->targets,
-                           "Targets the command writes to: '*', a list such as 0,4-7, or a file on them")
-                ->capture_default_str();
-            app.add_option("--gate", given->gate,
-                           "Socket path or HOST:PORT of the gate, or 'off' (default: $TUTTI_GATE)");
-            app.add_option("--job", given->job, "What the job is called from run to run (default: the command)");
-            app.add_option("--bytes", given->bytes, "How much it writes, e.g. 4GiB; 0: unknown")->capture_default_str();
-            app.add_option("--answer", given->answer, "Go ahead if the gate does not answer within this (2s)");
-            app.add_option("--max-wait", given->max_wait, "Go ahead if the turn has not come within this (10min)");
-            app.add_option("--probe", given->probe, "Directory to probe; %t stands for a target's number");
-            app.add_option("--probe-when", given->probe_when, "never, fallback (without a turn) or always");
-            app.add_flag("--verbose", given->verbose, "Say how long it took and what was found");
-            app.add_option("command", given->command, "The command and its arguments, after --")->required();
-            app.positionals_at_end();
-            return [given] { return take_turn(*given); };
+            line.option("--targets", given->targets,
+                        "Targets the command writes to: '*', a list such as 0,4-7, or a file on them");
+            line.option("--gate", given->gate, "Socket path or HOST:PORT of the gate, or 'off' (default: $TUTTI_GATE)");
+            line.option("--job", given->job, "What the job is called from run to run (default: the command)");
+            line.option("--bytes", given->bytes, "How much it writes, e.g. 4GiB; 0: unknown");
+            line.option("--answer", given->answer, "Go ahead if the gate does not answer within this (2s)");
+            line.option("--max-wait", given->max_wait, "Go ahead if the turn has not come within this (10min)");
+            line.option("--probe", given->probe, "Directory to probe; %t stands for a target's number");
+            line.option("--probe-when", given->probe_when, "never, fallback (without a turn) or always");
+            line.flag("--verbose", given->verbose, "Say how long it took and what was found");
+            line.rest("command", given->command, "The command and its arguments, after --");
+            line.action([given] { return take_turn(*given); });
           }};
 }
 

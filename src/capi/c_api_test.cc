@@ -2,10 +2,10 @@
 // The C API as a server sees it: bad input, pull mode, statistics.
 #include <gmock/gmock.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
+#include "base/json.h"
 #include "capi/c_api_testing.h"
 
 namespace tutti::testing {
@@ -264,7 +264,7 @@ TEST(CApi, StatisticsAsJson) {
   }
   char* text = nullptr;
   ASSERT_EQ(tutti_get_statistics_json(scheduler.get(), &text), TUTTI_OK);
-  const auto json = nlohmann::json::parse(text);
+  const Json json = parse_json(text).value_or(nullptr);
   tutti_free(text);
   EXPECT_EQ(json["policy"], "fifo");
   EXPECT_EQ(json["added"], 2);

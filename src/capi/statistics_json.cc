@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "capi/convert.h"
 
 namespace tutti {
 namespace {
 
-nlohmann::json json_of(const Scheduler::Counts& counts) {
+Json json_of(const Scheduler::Counts& counts) {
   const Scheduler::Percentiles& waiting = counts.waiting;
   return {{"added", counts.added},
           {"dispatched", counts.dispatched},
@@ -25,12 +25,13 @@ nlohmann::json json_of(const Scheduler::Counts& counts) {
 }  // namespace
 
 std::string to_json(const Scheduler::Statistics& statistics, std::uint64_t callback_failures) {
-  nlohmann::json applications = nlohmann::json::array();
+  Json applications = Json::array();
   for (const auto& [id, counts] : statistics.applications) {
-    applications.push_back(json_of(counts));
-    applications.back()["application"] = id;
+    Json application = json_of(counts);
+    application["application"] = id;
+    applications.push_back(std::move(application));
   }
-  nlohmann::json result = json_of(statistics.all);
+  Json result = json_of(statistics.all);
   result["policy"] = statistics.policy;
   result["batches"] = statistics.batches;
   result["mean_batch"] = statistics.mean_batch;

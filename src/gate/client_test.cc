@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
 #include "gate/sockets.h"
 #include "gate/test_gate.h"
 
@@ -41,7 +41,7 @@ class GateClient : public testing::Test {
   static void wait_for_queue(const std::string& address, std::size_t length) {
     for (int i = 0; i < 2000; ++i) {
       const auto document = query_status(address, seconds(10));
-      if (document && nlohmann::json::parse(*document)["queue"].size() == length) return;
+      if (document && parse_json(*document).value_or(nullptr)["queue"].size() == length) return;
       std::this_thread::sleep_for(milliseconds(5));
     }
     FAIL() << "never " << length << " in the queue";

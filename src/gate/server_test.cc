@@ -5,8 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "gate/channel.h"
 #include "gate/client.h"
 #include "gate/test_gate.h"
@@ -80,10 +79,10 @@ Refusal refusal_of(const std::string& address, const std::vector<std::byte>& byt
 
 class GateServer : public testing::Test {
  protected:
-  nlohmann::json status(const TestGate& gate) {
+  Json status(const TestGate& gate) {
     const auto document = query_status(gate.address(), kPatience);
     EXPECT_TRUE(document) << document.error().message;
-    return nlohmann::json::parse(document.value_or("{}"));
+    return document ? parse_json(*document).value_or(nullptr) : Json();
   }
   TemporaryDirectory directory_;
 };
@@ -216,7 +215,7 @@ TEST_F(GateServer, StatusTellsHoldersAndQueue) {
   EXPECT_EQ(a.kind(), Kind::kGranted);
   b.ask("1-2");
   EXPECT_EQ(b.kind(), Kind::kQueued);
-  const auto document = status(gate);
+  const Json document = status(gate);
   EXPECT_EQ(document["discipline"], "fifo-pass");
   EXPECT_EQ(document["connections"], 3);
   EXPECT_EQ(document["targets"].size(), 3u);
@@ -236,10 +235,10 @@ TEST_F(GateServer, ALargeStatusComesInPieces) {
 
 TEST_F(GateServer, ACleanEndLeavesNothingToRecoverAndACrashDoes) {
   TestGate gate(directory_, {.lease = seconds(2)});
-  EXPECT_FALSE(status(gate)["recovering"]);
+  EXPECT_EQ(status(gate)["recovering"], false);
   gate.stop();
   gate.start();
-  EXPECT_FALSE(status(gate)["recovering"]);
+  EXPECT_EQ(status(gate)["recovering"], false);
   Job holder(gate.address(), 1), first(gate.address(), 2), second(gate.address(), 3);
   holder.ask("0");
   EXPECT_EQ(holder.kind(), Kind::kGranted);

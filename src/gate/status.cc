@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gate/status.h"
 
-#include <nlohmann/json.hpp>
+#include "base/json.h"
 
 namespace tutti::gate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -68,7 +66,7 @@ std::string status_document(const LockTable& table, const ServerFacts& facts, Ti
                          {"recovering", table.recovering()},         {"uptime_seconds", seconds(facts.uptime)},
                          {"connections", facts.connections},         {"counts", counts_of(table)},
                          {"targets", targets_of(table, facts, now)}, {"queue", queue_of(table, facts, now)}};
-  return document.dump(2, ' ', false, Json::error_handler_t::replace);
+  return document.dump(2);
 }
 
 }  // namespace tutti::gate

@@ -5,14 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "lab/catalogue.h"
 
 namespace tutti::lab {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kSc11 = "server-side-coordination-sc11";
 constexpr const char* kAgios = "agios-prediction";
@@ -94,7 +92,7 @@ Result<ExperimentResult> run_experiment(std::string_view name, const LabOptions&
   return result;
 }
 
-std::string to_json(const std::vector<Experiment>& list) {
+Json to_json(const std::vector<Experiment>& list) {
   auto json = Json::array();
   for (const Experiment& experiment : list)
     json.push_back({{"name", experiment.name},
@@ -103,10 +101,10 @@ std::string to_json(const std::vector<Experiment>& list) {
                     {"what", experiment.what},
                     {"status", experiment.ready() ? "ready" : "not yet"},
                     {"live", experiment.live()}});
-  return json.dump(2);
+  return json;
 }
 
-std::string to_json(const std::vector<ExperimentResult>& results) {
+Json to_json(const std::vector<ExperimentResult>& results) {
   auto json = Json::array();
   for (const ExperimentResult& result : results) {
     auto rows = Json::array();
@@ -124,7 +122,7 @@ std::string to_json(const std::vector<ExperimentResult>& results) {
                     {"rows", rows},
                     {"claims", claims}});
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return json;
 }
 
 }  // namespace tutti::lab

@@ -11,6 +11,10 @@
 #include <variant>
 #include <vector>
 
+namespace tutti {
+class Json;
+}
+
 namespace tutti::lab {
 
 using Cell = std::variant<std::string, double, std::int64_t>;
@@ -103,7 +107,7 @@ const Experiment* find_experiment(std::string_view name);
 Result<ExperimentResult> run_experiment(std::string_view name, const LabOptions& options);
 
 // As design.md section 7 has them: one JSON array.
-std::string to_json(const std::vector<Experiment>& list);
-std::string to_json(const std::vector<ExperimentResult>& results);
+Json to_json(const std::vector<Experiment>& list);
+Json to_json(const std::vector<ExperimentResult>& results);
 
 }  // namespace tutti::lab

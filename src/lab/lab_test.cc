@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "lab/experiment.h"
 
 namespace tutti::lab {
@@ -29,7 +29,7 @@ TEST(Lab, ListsEveryExperimentOnce) {
     EXPECT_TRUE(names.contains(name)) << name;
   for (const char* name : {"sc11-figure5", "thesis-identical", "thesis-mixed", "thesis-scale"})
     EXPECT_TRUE(find_experiment(name)->live()) << name;
-  const auto json = nlohmann::json::parse(to_json(experiments()));
+  const Json json = to_json(experiments());
   EXPECT_EQ(json.size(), names.size());
   EXPECT_EQ(json[0]["status"], "ready");
 }
@@ -45,7 +45,7 @@ TEST(Lab, Figure2IsExact) {
   ASSERT_TRUE(result);
   EXPECT_DOUBLE_EQ(claim_of(*result, "sc11-figure2.uncoordinated").ours, 4);
   EXPECT_DOUBLE_EQ(claim_of(*result, "sc11-figure2.window").ours, 3);
-  const auto json = nlohmann::json::parse(to_json({*result}));
+  const Json json = to_json({*result});
   EXPECT_EQ(json[0]["rows"][0]["policy"], "fifo");
   EXPECT_EQ(json[0]["claims"][0]["holds"], true);
 }

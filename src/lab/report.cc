@@ -8,14 +8,12 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "lab/report_template.h"
 
 namespace tutti::lab {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json chart_json(const Chart& chart) {
   auto lines = Json::array();
@@ -40,7 +38,7 @@ Json timeline_json(const Timeline& timeline) {
 }
 
 Json results_json(const std::vector<ExperimentResult>& results) {
-  auto json = Json::parse(to_json(results));
+  auto json = to_json(results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     auto charts = Json::array(), timelines = Json::array();
     for (const Chart& chart : results[i].charts) charts.push_back(chart_json(chart));
@@ -58,7 +56,7 @@ Json results_json(const std::vector<ExperimentResult>& results) {
 
 // Inside a script element only "</script", "<script" and "<!--" mean something: no '<' is left.
 std::string for_script_element(const Json& json) {
-  const std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
+  const std::string text = json.dump_ascii();
   std::string safe;
   safe.reserve(text.size());
   for (const char c : text) {
@@ -113,7 +111,7 @@ std::string to_html(const Report& report) {
                      {"command", report.command},
                      {"generated", report.generated},
                      {"results", results_json(report.results)},
-                     {"not_yet", Json::parse(to_json(report.not_yet))}};
+                     {"not_yet", to_json(report.not_yet)}};
   return fmt::format(
       R"html(<!DOCTYPE html>
 <html lang="en">

@@ -7,9 +7,9 @@
 
 #include <fstream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json.h"
 #include "lab/report_runs.h"
 
 namespace tutti::lab {
@@ -27,10 +27,10 @@ std::size_t count(const std::string& text, std::string_view part) {
 }
 
 // The document inside a page.
-nlohmann::json data_of(const std::string& page) {
+Json data_of(const std::string& page) {
   const std::string_view begin = R"(<script type="application/json" id="data">)";
   const std::size_t from = page.find(begin) + begin.size();
-  return nlohmann::json::parse(page.substr(from, page.find("</script>", from) - from));
+  return parse_json(page.substr(from, page.find("</script>", from) - from)).value_or(nullptr);
 }
 
 ExperimentResult hostile_result(const std::string& text) {
@@ -79,7 +79,7 @@ TEST(Report, NumbersThatAreNoneAndBytesThatAreNoText) {
   ExperimentResult result = hostile_result("\xff\xfe");
   result.rows = {{std::string("a"), std::numeric_limits<double>::quiet_NaN()}};
   const auto data = data_of(to_html({"\xc3", "", "", {result}, {}}));
-  EXPECT_TRUE(data["results"][0]["rows"][0].back().is_null());
+  EXPECT_TRUE(data["results"][0]["rows"][0].members().back().second.is_null());
 }
 
 TEST(Report, ReplacesTheFileOrSaysWhyNot) {
