@@ -1,15 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 # One function per kind of thing we build.
 
-# Headers that take most of a translation unit's time are compiled once: GoogleTest for tests.
+# tutti_precompile(NAME HEADERS <header>... OPTIONS option... LINKS library...)
+# Headers that take most of a translation unit's time, compiled once for all targets that REUSE_FROM tutti_NAME. Only
+# headers that never change: of the standard library and of dependencies. Sources still include what they use.
+function(tutti_precompile name)
+  cmake_parse_arguments(arg "" "KIND" "HEADERS;OPTIONS;LINKS" ${ARGN})
+  set(source ${CMAKE_BINARY_DIR}/${name}.cc)
+  if(arg_KIND STREQUAL "PROGRAM")  # code of programs and of libraries is compiled differently
+    file(CONFIGURE OUTPUT ${source} CONTENT "int main() {}\n")
+    add_executable(tutti_${name} ${source})
+  else()
+    file(CONFIGURE OUTPUT ${source} CONTENT "")
+    add_library(tutti_${name} OBJECT ${source})
+  endif()
+  target_precompile_headers(tutti_${name} PRIVATE ${arg_HEADERS})
+  target_compile_options(tutti_${name} PRIVATE ${arg_OPTIONS} -fpch-preprocess)
+  target_link_libraries(tutti_${name} PRIVATE ${arg_LINKS})
+endfunction()
+
+tutti_precompile(headers KIND LIBRARY OPTIONS ${TUTTI_WARNINGS} LINKS fmt::fmt Threads::Threads
+  HEADERS <algorithm> <chrono> <condition_variable> <functional> <map> <memory> <mutex> <optional> <span> <string>
+          <string_view> <thread> <unordered_map> <variant> <vector> <fmt/format.h> <tl/expected.hpp>)
+
 # Test code is not optimised: it is compiled far more often than it runs.
 set(TUTTI_TEST_OPTIONS ${TUTTI_WARNINGS} -O0)
 if(BUILD_TESTING)
-  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_headers.cc CONTENT "int main() {}\n")
-  add_executable(tutti_test_headers ${CMAKE_BINARY_DIR}/test_headers.cc)  # a program, as tests are: same flags
-  target_precompile_headers(tutti_test_headers PRIVATE <gmock/gmock.h> <chrono> <memory> <string> <vector>)
-  target_compile_options(tutti_test_headers PRIVATE ${TUTTI_TEST_OPTIONS})
-  target_link_libraries(tutti_test_headers PRIVATE GTest::gmock Threads::Threads fmt::fmt)
+  tutti_precompile(test_headers KIND PROGRAM OPTIONS ${TUTTI_TEST_OPTIONS} LINKS GTest::gmock fmt::fmt Threads::Threads
+    HEADERS <gmock/gmock.h> <algorithm> <chrono> <condition_variable> <functional> <map> <memory> <mutex> <optional>
+            <span> <string> <string_view> <thread> <unordered_map> <variant> <vector> <fmt/format.h> <tl/expected.hpp>)
 endif()
 
 # tutti_module(NAME [USES module...] [LINKS library...])
@@ -21,6 +40,7 @@ function(tutti_module name)
   add_library(tutti_${name} STATIC ${sources})
   target_include_directories(tutti_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
   target_compile_options(tutti_${name} PRIVATE ${TUTTI_WARNINGS})
+  target_precompile_headers(tutti_${name} REUSE_FROM tutti_headers)
   list(TRANSFORM arg_USES PREPEND tutti_)
   target_link_libraries(tutti_${name} PUBLIC ${arg_USES} ${arg_LINKS} fmt::fmt Threads::Threads)
 
