@@ -4,14 +4,17 @@
 namespace tutti {
 
 bool QueuedPolicy::add(const Request& request, TimePoint now) {
+  const bool first = store_.empty();
   const Slot slot = store_.add(request, now);
   if (slot == kNoSlot) return false;
+  if (first && gather_ > Duration::zero()) begin_ = now + gather_;
   enqueue(slot);
   return true;
 }
 
 Decision QueuedPolicy::next(TimePoint now) {
   if (store_.empty()) return Idle{};
+  if (now < begin_) return WaitUntil{begin_};
   batch_.clear();
   arrived_.clear();
   if (patience_ > Duration::zero()) {
@@ -58,6 +61,15 @@ OptionInfo patience_option(std::string fallback) {
           .fallback = std::move(fallback),
           .help = "a request that has waited this long goes first; 0: never",
           .choices = {}};
+}
+
+OptionInfo gather_option() {
+  return {
+      .name = "gather",
+      .kind = OptionInfo::Kind::kDuration,
+      .fallback = "0s",
+      .help = "how long a server that was idle waits for more to choose from, 1ms for disks; a lone request pays it",
+      .choices = {}};
 }
 
 }  // namespace tutti

@@ -19,8 +19,10 @@ class QueuedPolicy : public Policy {
   std::vector<Waiting> take_all() final;
 
  protected:
-  // Zero: nobody goes first for having waited long.
-  explicit QueuedPolicy(Duration patience = Duration::zero()) : patience_(patience) {}
+  // `patience`: zero, and nobody goes first for having waited long. `gather`: so long nothing is served after the
+  // arrival of what found nothing waiting.
+  explicit QueuedPolicy(Duration patience = Duration::zero(), Duration gather = Duration::zero())
+      : patience_(patience), gather_(gather) {}
 
   // Puts a request that just arrived in its place.
   virtual void enqueue(Slot slot) = 0;
@@ -37,12 +39,15 @@ class QueuedPolicy : public Policy {
   RequestStore store_;
 
  private:
-  Duration patience_;
+  Duration patience_, gather_;
+  TimePoint begin_ = TimePoint::min();  // nothing is served before
   std::vector<Request> batch_;
   std::vector<TimePoint> arrived_;  // of the requests in batch_
 };
 
 // The option by which policies state their bound.
 OptionInfo patience_option(std::string fallback);
+// The option by which servers that were idle begin with the same one of the applications that come at once.
+OptionInfo gather_option();
 
 }  // namespace tutti

@@ -358,7 +358,7 @@ TEST(PolicyTable, NamesAreUniqueAndEveryOptionIsDocumented) {
 TEST(PolicyTable, WrongNamesAndValuesAreExplained) {
   using testing::HasSubstr;
   EXPECT_THAT(make_policy("fifa", {}).error().message, HasSubstr("fifo"));
-  EXPECT_THAT(make_policy("window", {{"wdith", "1s"}}).error().message, HasSubstr("width, order, patience"));
+  EXPECT_THAT(make_policy("window", {{"wdith", "1s"}}).error().message, HasSubstr("width, order, gather, patience"));
   EXPECT_THAT(make_policy("window", {{"width", "fast"}}).error().message, HasSubstr("250ms"));
   EXPECT_THAT(make_policy("window", {{"width", "0"}}).error().message, HasSubstr("longer than 0"));
   EXPECT_THAT(make_policy("hbrr", {{"quantum", "0"}}).error().message, HasSubstr("1 to"));

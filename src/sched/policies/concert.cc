@@ -92,7 +92,7 @@ Bytes shown(const Stamp& stamp) {
 class Concert final : public QueuedPolicy {
  public:
   explicit Concert(const OptionValues& options)
-      : QueuedPolicy(options.duration("patience")),
+      : QueuedPolicy(options.duration("patience"), options.duration("gather")),
         longest_run_(options.bytes("run").count()),
         ahead_(static_cast<std::int64_t>(options.bytes("ahead").count())),
         slack_(options.duration("slack")) {}
@@ -254,6 +254,7 @@ PolicyInfo concert_policy() {
                        .fallback = "100ms",
                        .help = "clocks that are further off than this are not believed",
                        .choices = {}},
+                      gather_option(),
                       patience_option("60s")},
           .bound = {OvertakingBound::Scope::kEverything, "patience"},
           .make = [](const OptionValues& options) { return std::make_unique<Concert>(options); }};

@@ -70,7 +70,8 @@ template <typename Queue>
 class Window final : public QueuedPolicy {
  public:
   explicit Window(const OptionValues& options)
-      : QueuedPolicy(options.duration("patience")), width_(options.duration("width").count()) {}
+      : QueuedPolicy(options.duration("patience"), options.duration("gather")),
+        width_(options.duration("width").count()) {}
 
  private:
   void enqueue(Slot slot) override {
@@ -134,6 +135,7 @@ PolicyInfo window_policy() {
                        .fallback = "arrival",
                        .help = "of an application's requests: arrival, as the paper has it; offset: for disks",
                        .choices = {"arrival", "offset"}},
+                      gather_option(),
                       patience_option("60s")},
           .bound = {OvertakingBound::Scope::kEverything, "patience"},
           .make = [](const OptionValues& options) -> Result<std::unique_ptr<Policy>> {

@@ -51,6 +51,23 @@ TEST(Window, Figure4WindowsFirstThenApplications) {
   EXPECT_THAT(drain(*policy, at_ms(2000)), ElementsAre(5, 7, 2, 8, 4, 3, 6, 1));
 }
 
+// Servers that were idle all begin with the application that goes first, whose request was not the first one here.
+TEST(Window, AServerThatWasIdleGathers) {
+  auto policy = make("window", {{"gather", "10ms"}});
+  const auto waits_until = [&](std::int64_t now) { return std::get<WaitUntil>(policy->next(at_ms(now))).at; };
+  policy->add(issued(1, 2, 0), at_ms(0));
+  EXPECT_EQ(waits_until(0), at_ms(10));
+  policy->add(issued(2, 1, 0), at_ms(9));
+  EXPECT_EQ(waits_until(9), at_ms(10));
+  EXPECT_THAT(next_ids(*policy, at_ms(10)), ElementsAre(2));
+  policy->add(issued(3, 1, 0), at_ms(11));  // it is busy now
+  EXPECT_THAT(next_ids(*policy, at_ms(11)), ElementsAre(3));
+  EXPECT_THAT(next_ids(*policy, at_ms(11)), ElementsAre(1));
+  policy->add(issued(4, 1, 0), at_ms(20));
+  EXPECT_EQ(waits_until(25), at_ms(30));
+  EXPECT_THAT(next_ids(*policy, at_ms(30)), ElementsAre(4));
+}
+
 TEST(Window, AnEarlierWindowGoesFirstWhateverTheApplication) {
   auto policy = make("window", {{"width", "250ms"}});
   policy->add(issued(1, 0, 250), at_ms(300));
