@@ -2,7 +2,6 @@
 #include "configuration.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <libconfig.h>
 #include <unistd.h>
 

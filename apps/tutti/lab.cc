@@ -2,7 +2,6 @@
 // tutti lab: the papers' experiments by name.
 #include <fmt/core.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 

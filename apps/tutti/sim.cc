@@ -2,7 +2,6 @@
 // tutti sim: runs scenarios in virtual time.
 #include <fmt/core.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <chrono>
 

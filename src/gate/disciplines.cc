@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disciplines. A new one is a class and a row of the table at the end.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

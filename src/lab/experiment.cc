@@ -2,7 +2,6 @@
 #include "lab/experiment.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <chrono>
 

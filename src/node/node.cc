@@ -2,7 +2,6 @@
 #include "node/node.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 

@@ -2,7 +2,6 @@
 #include "sim/scenario_file.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

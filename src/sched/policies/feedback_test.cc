@@ -27,7 +27,20 @@ Request piece(RequestId id, FileId file, Bytes offset, Bytes length, Direction d
 // k times that takes k of them.
 const PolicyOptions kPlain = {{"latency", "0"}, {"bandwidth", "1MiB"}, {"quantum", "64KiB"}, {"wait", "0"}};
 
-class Feedback : public testing::TestWithParam<std::string> {};
+class Feedback : public testing::TestWithParam<std::string> {
+ protected:
+  // Waits 2 ms where an adjoining request is expected. It has served request 1, and 2 has come at 1 ms, which follows
+  // on it.
+  static auto make_expectant() {
+    PolicyOptions options = kPlain;
+    options["wait"] = "2ms";
+    auto policy = make(GetParam(), options);
+    policy->add(piece(1, 1, 0_B, 4_KiB), at_ms(0));
+    EXPECT_THAT(next_ids(*policy, at_ms(0)), ElementsAre(1)) << "nothing is known yet: no wait";
+    policy->add(piece(2, 1, 4_KiB, 4_KiB), at_ms(1));
+    return policy;
+  }
+};
 
 TEST_P(Feedback, ALargeRequestGoesOnceItWasPassedOverOftenEnough) {
   auto policy = make(GetParam(), kPlain);
@@ -82,12 +95,7 @@ TEST_P(Feedback, ACancelledMiddleSplitsItsRun) {
 }
 
 TEST_P(Feedback, AShortWaitWhereAnAdjoiningRequestIsExpected) {
-  PolicyOptions options = kPlain;
-  options["wait"] = "2ms";
-  auto policy = make(GetParam(), options);
-  policy->add(piece(1, 1, 0_B, 4_KiB), at_ms(0));
-  EXPECT_THAT(next_ids(*policy, at_ms(0)), ElementsAre(1)) << "nothing is known yet: no wait";
-  policy->add(piece(2, 1, 4_KiB, 4_KiB), at_ms(1));  // follows on what was served: now it is known
+  auto policy = make_expectant();
   const Decision decision = policy->next(at_ms(1));
   ASSERT_TRUE(std::holds_alternative<WaitUntil>(decision));
   EXPECT_EQ(std::get<WaitUntil>(decision).at, at_ms(3));
@@ -96,12 +104,7 @@ TEST_P(Feedback, AShortWaitWhereAnAdjoiningRequestIsExpected) {
 }
 
 TEST_P(Feedback, AWaitInVainIsNotRepeated) {
-  PolicyOptions options = kPlain;
-  options["wait"] = "2ms";
-  auto policy = make(GetParam(), options);
-  policy->add(piece(1, 1, 0_B, 4_KiB), at_ms(0));
-  next_ids(*policy, at_ms(0));
-  policy->add(piece(2, 1, 4_KiB, 4_KiB), at_ms(1));
+  auto policy = make_expectant();
   EXPECT_TRUE(next_ids(*policy, at_ms(1)).empty());
   EXPECT_THAT(next_ids(*policy, at_ms(3)), ElementsAre(2));
   policy->add(piece(3, 1, 1_MiB, 4_KiB), at_ms(4));
@@ -109,12 +112,7 @@ TEST_P(Feedback, AWaitInVainIsNotRepeated) {
 }
 
 TEST_P(Feedback, WhileAQueueWaitsOthersAreServed) {
-  PolicyOptions options = kPlain;
-  options["wait"] = "2ms";
-  auto policy = make(GetParam(), options);
-  policy->add(piece(1, 1, 0_B, 4_KiB), at_ms(0));
-  next_ids(*policy, at_ms(0));
-  policy->add(piece(2, 1, 4_KiB, 4_KiB), at_ms(1));
+  auto policy = make_expectant();
   policy->add(piece(3, 2, 0_B, 4_KiB), at_ms(1));
   EXPECT_THAT(next_ids(*policy, at_ms(1)), ElementsAre(3));
 }

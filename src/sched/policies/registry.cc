@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of policies. A new policy is one file here and one row below (docs/adding-a-policy.md).
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "sched/policies/policies.h"
 
