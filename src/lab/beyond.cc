@@ -184,26 +184,29 @@ void add_claims(const Results& results, ExperimentResult& result) {
                            .goal = 0.50,
                            .kind = Claim::Goal::kAtMost,
                            .ours = ratio("phases heavy learned", "concert", "fifo", &Averages::slowdown)});
-  double mean = 0, makespan = 0;
+}
+
+// First, do no harm: mixes whose sizes are unknown or wrong, in the mean over seeds and in the worst of them.
+void add_harmless_claims(const Results& results, ExperimentResult& result) {
+  double mean = 0, makespan = 0, worst_mean = 0, worst_makespan = 0;
   for (const Mix& mix : kMixes) {
     if (mix.known != Known::kUnknown && mix.known != Known::kWrong) continue;
-    mean = std::max(mean, ratio(mix.name, "concert", "fifo", &Averages::phase));
-    makespan = std::max(makespan, ratio(mix.name, "concert", "fifo", &Averages::makespan));
+    const Averages &concert = results.at(mix.name).at("concert"), &fifo = results.at(mix.name).at("fifo");
+    mean = std::max(mean, concert.phase / fifo.phase);
+    makespan = std::max(makespan, concert.makespan / fifo.makespan);
+    worst_mean = std::max(worst_mean, worst(concert.phases, fifo.phases));
+    worst_makespan = std::max(worst_makespan, worst(concert.makespans, fifo.makespans));
   }
-  result.claims.push_back({.id = "beyond-unequal.unknown-mean",
-                           .what = "concert's mean over fifo's, worst mix with sizes unknown or wrong",
-                           .unit = "x",
-                           .paper = {},
-                           .goal = 1.02,
-                           .kind = Claim::Goal::kAtMost,
-                           .ours = mean});
-  result.claims.push_back({.id = "beyond-unequal.unknown-makespan",
-                           .what = "concert's makespan over fifo's, worst mix with sizes unknown or wrong",
-                           .unit = "x",
-                           .paper = {},
-                           .goal = 1.02,
-                           .kind = Claim::Goal::kAtMost,
-                           .ours = makespan});
+  const auto claim = [&](const char* id, const char* what, double ours) {
+    result.claims.push_back(
+        {.id = id, .what = what, .unit = "x", .paper = {}, .goal = 1.02, .kind = Claim::Goal::kAtMost, .ours = ours});
+  };
+  claim("beyond-unequal.unknown-mean", "concert's mean over fifo's, worst mix with sizes unknown or wrong", mean);
+  claim("beyond-unequal.unknown-makespan", "concert's makespan over fifo's, worst mix with sizes unknown or wrong",
+        makespan);
+  claim("beyond-unequal.worst-mean", "concert's mean over fifo's, worst single run of these mixes", worst_mean);
+  claim("beyond-unequal.worst-makespan", "concert's makespan over fifo's, worst single run of these mixes",
+        worst_makespan);
 }
 
 Chart over_fifo(const Results& results, std::string title, double Averages::*figure) {
@@ -239,6 +242,7 @@ Result<ExperimentResult> beyond_unequal(const LabOptions& options) {
   const auto results = run_mixes(options, result);
   if (!results) return Failure(results.error());
   add_claims(*results, result);
+  add_harmless_claims(*results, result);
   result.charts.push_back(over_fifo(*results, "Mean phase against fifo", &Averages::phase));
   result.charts.push_back(over_fifo(*results, "Mean slowdown against fifo", &Averages::slowdown));
   return result;
