@@ -58,7 +58,7 @@ struct SsdFigures {
 using DeviceFigures = std::variant<FixedFigures, HddFigures, SsdFigures>;
 
 // What the papers had, and what one has today: "hdd-7200" (250 GB SATA II of the sc11 cluster's
-// generation), "ssd-2010" (PCI-E x4), "nvme".
+// generation), "ssd-2010" (PCI-E x4), "ssd-sata-2011" (Micron C400, 128 GB, behind SATA II), "nvme".
 std::vector<std::string> device_presets();
 // kNotFound names the presets there are.
 Result<DeviceFigures> device_preset(std::string_view name);

@@ -21,9 +21,16 @@ struct Test {
   unsigned processes = 8;  // of each of the four applications
 };
 
-// dNFSp: stripes of 32 KiB, NFS clients that never ask for more than 8 KiB at once; the paper's nodes have one disk.
+// NFS writes are answered when they are safe (RFC 1094, whose requests of at most 8 KiB the paper has). The paper does
+// not say what that took; it says that reads took 83.8% less time than writes, and under `fifo` this gives that.
+constexpr Duration kUntilSafe = 520us;
+
+// dNFSp: stripes of 32 KiB, NFS clients that never ask for more than 8 KiB at once. The paper's nodes, Edel of
+// Grid'5000, have no disk but a Micron C400 (reference repository of Grid'5000, storage_devices of edel-1).
 Scenario agios_scenario(const Test& test, const std::string& policy, unsigned depth, std::uint64_t seed) {
   Scenario scenario = ethernet_disks(depth, seed);
+  scenario.servers.device = *device_preset("ssd-sata-2011");
+  scenario.servers.write_cost = kUntilSafe;
   scenario.servers.policy.name = policy;
   for (unsigned i = 0; i < 4; ++i) {
     Application application;
@@ -64,7 +71,9 @@ Result<Best> best_depth(const Test& test, const std::string& policy) {
 
 Result<ExperimentResult> agios_patterns(const LabOptions& options) {
   ExperimentResult result;
-  result.device = "hdd-7200 behind memory, 4 servers, 100 us per request, each policy at its best depth";
+  result.device =
+      "ssd-sata-2011 behind memory, 4 servers, 100 us per request and 520 more per write, each policy at its best "
+      "depth";
   result.columns = {"pattern", "requests",   "direction",          "processes", "policy",
                     "depth",   "makespan s", "requests per batch", "gain %"};
   double gains[2] = {0, 0}, most[2] = {-100, -100}, cells[2] = {0, 0};

@@ -16,11 +16,13 @@ using namespace std::chrono_literals;
 
 struct Setup {
   unsigned servers = 4;
-  unsigned nodes = 4;  // forwarding; 0: none
+  unsigned nodes = 4;     // forwarding; 0: none
+  unsigned per_node = 1;  // processes on a client's node
   Pattern pattern = Pattern::kStrided;
   unsigned applications = 1;
   std::string policy = "fifo";  // of the forwarding nodes
   std::string width{};          // of twins
+  std::string mode{};           // of twins: strict is the paper's
 };
 
 // MPI-IO Test: 64 processes read a shared file with small requests, 32 KiB; four data servers with disks. Stripes are
@@ -34,11 +36,13 @@ Scenario forwarding_scenario(const Setup& setup, std::uint64_t seed) {
   scenario.forwarding.depth = 4;
   scenario.forwarding.policy.name = setup.policy;
   if (setup.policy == "twins")
-    scenario.forwarding.policy.options = {{"width", setup.width}, {"targets", std::to_string(setup.servers)}};
+    scenario.forwarding.policy.options = {
+        {"width", setup.width}, {"mode", setup.mode}, {"targets", std::to_string(setup.servers)}};
   for (unsigned i = 0; i < setup.applications; ++i) {
     Application application;
     application.name = fmt::format("test{}", i);
     application.ranks = 64 / setup.applications;
+    application.ranks_per_node = setup.per_node;
     application.operations = 32;
     application.size = 32_KiB;
     application.stripe_size = 64_KiB;
@@ -63,23 +67,40 @@ struct Makespans {
   double twins = 0;     // of all widths
 };
 
+struct Choice {
+  const char* policy;
+  const char* mode = "";
+  const char* width = "";
+};
+
+// Everybody that may serve at the nodes; "none": there are no nodes.
+constexpr Choice kChoices[] = {{"none"},
+                               {"fifo"},
+                               {"to"},
+                               {"hbrr"},
+                               {"sjf"},
+                               {"twins", "lend", "250us"},
+                               {"twins", "lend", "1ms"},
+                               {"twins", "lend", "4ms"},
+                               {"twins", "strict", "250us"},
+                               {"twins", "strict", "1ms"},
+                               {"twins", "strict", "4ms"}};
+
 // Runs the set-up under every policy and adds their rows.
-Result<Makespans> all_policies(Setup setup, ExperimentResult& result) {
+Result<Makespans> all_policies(const Setup& common, ExperimentResult& result) {
   Makespans best;
-  const unsigned nodes = setup.nodes;
-  for (const char* policy : {"none", "fifo", "to", "hbrr", "sjf", "twins 250us", "twins 1ms", "twins 4ms"}) {
-    setup.policy = policy;
-    setup.width.clear();
-    setup.nodes = nodes;
+  for (const Choice& choice : kChoices) {
+    Setup setup = common;
+    setup.policy = choice.policy;
+    setup.mode = choice.mode;
+    setup.width = choice.width;
     if (setup.policy == "none") setup.nodes = 0, setup.policy = "fifo";
-    const bool is_twins = setup.policy.starts_with("twins");
-    if (is_twins) setup.width = setup.policy.substr(6), setup.policy = "twins";
     const auto averages = run(setup);
     if (!averages) return Failure(averages.error());
-    result.rows.push_back({name_of(setup.pattern), std::int64_t{setup.applications}, std::int64_t{setup.servers},
-                           std::int64_t{setup.nodes}, setup.policy, setup.width, averages->makespan,
-                           averages->bandwidth / 1e6});
-    double& its = setup.nodes == 0 ? best.none : is_twins ? best.twins : best.baseline;
+    result.rows.push_back({name_of(setup.pattern), std::int64_t{setup.applications}, std::int64_t{setup.per_node},
+                           std::int64_t{setup.servers}, std::int64_t{setup.nodes}, setup.policy, setup.mode,
+                           setup.width, averages->makespan, averages->bandwidth / 1e6});
+    double& its = setup.nodes == 0 ? best.none : setup.policy == "twins" ? best.twins : best.baseline;
     if (its == 0 || averages->makespan < its) its = averages->makespan;
   }
   return best;
@@ -90,23 +111,28 @@ Result<Makespans> all_policies(Setup setup, ExperimentResult& result) {
 Result<ExperimentResult> twins_forwarding(const LabOptions& options) {
   ExperimentResult result;
   result.device = "hdd-7200 behind memory, 100 us per request, depth 16, 4 at forwarding nodes";
-  result.columns = {"pattern", "applications", "servers", "forwarding nodes", "policy", "width", "makespan s", "MB/s"};
+  result.columns = {"pattern", "applications", "per client node", "servers",    "forwarding nodes",
+                    "policy",  "mode",         "width",           "makespan s", "MB/s"};
   double over_baseline = -100, over_none = -100, two_over_baseline = -100, interference = 100;
+  std::vector<Setup> setups;
   for (const Pattern pattern : {Pattern::kContiguous, Pattern::kStrided})
-    for (const unsigned servers : {4u, 8u})
-      for (const unsigned nodes : {2u, 4u, 8u}) {
-        say(options, fmt::format("twins-forwarding: {}, {} servers, {} nodes", name_of(pattern), servers, nodes));
-        Setup setup{.servers = servers, .nodes = nodes, .pattern = pattern};
-        const auto alone = all_policies(setup, result);
-        if (!alone) return Failure(alone.error());
-        setup.applications = 2;
-        const auto two = all_policies(setup, result);
-        if (!two) return Failure(two.error());
-        over_baseline = std::max(over_baseline, reduction(alone->baseline, alone->twins));
-        two_over_baseline = std::max(two_over_baseline, reduction(two->baseline, two->twins));
-        over_none = std::max({over_none, reduction(alone->none, alone->twins), reduction(two->none, two->twins)});
-        interference = std::min(interference, (two->twins / alone->twins) / (two->baseline / alone->baseline));
-      }
+    for (const unsigned per_node : {1u, 2u})
+      for (const unsigned servers : {4u, 8u})
+        for (const unsigned nodes : {2u, 4u, 8u})
+          setups.push_back({.servers = servers, .nodes = nodes, .per_node = per_node, .pattern = pattern});
+  for (Setup& setup : setups) {
+    say(options, fmt::format("twins-forwarding: {}, {} servers, {} nodes, {} per client node", name_of(setup.pattern),
+                             setup.servers, setup.nodes, setup.per_node));
+    const auto alone = all_policies(setup, result);
+    if (!alone) return Failure(alone.error());
+    setup.applications = 2;
+    const auto two = all_policies(setup, result);
+    if (!two) return Failure(two.error());
+    over_baseline = std::max(over_baseline, reduction(alone->baseline, alone->twins));
+    two_over_baseline = std::max(two_over_baseline, reduction(two->baseline, two->twins));
+    over_none = std::max({over_none, reduction(alone->none, alone->twins), reduction(two->none, two->twins)});
+    interference = std::min(interference, (two->twins / alone->twins) / (two->baseline / alone->baseline));
+  }
   const auto claim = [&](const char* id, const char* what, const char* unit, double paper, Claim::Goal kind,
                          double ours) {
     result.claims.push_back({.id = fmt::format("twins-forwarding.{}", id),

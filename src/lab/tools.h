@@ -62,7 +62,7 @@ inline double reduction(double baseline, double ours) {
 // within `spread` of a disk.
 Scenario sc11_cluster(bool flash, unsigned servers, unsigned depth, Bytes spread);
 
-// Four servers of Grid'5000 with a disk each behind Gigabit Ethernet, as AGIOS and TWINS had them. A server's file
+// Four servers of Grid'5000 with a disk each behind Gigabit Ethernet. A server's file
 // system is Linux's: it reads streams ahead by 128 KiB, keeps them, and has memory for all that the tests write.
 // One thread of the server handles a request of a client, or of a scheduler that joined some, in 100 us; that figure is
 // our assumption.

@@ -25,6 +25,7 @@ struct Servers {
   unsigned depth = 16;  // batches a server keeps at its device at once
   PolicyChoice policy{};
   Duration request_cost{};  // of the server's one working thread for each batch it handles
+  Duration write_cost{};    // beside it for each batch of writes: that thread waits until they are safe
   Bytes read_ahead{};       // its file system keeps what was read in memory and reads streams ahead; 0: no memory
   bool write_back = false;  // a write is done when it is in the server's memory, which has room for all of them
   // Files lie at random places within this much of each device; 0: anywhere on it.

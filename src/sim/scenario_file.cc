@@ -246,6 +246,7 @@ void read_servers(Config& config, Scenario& scenario, const Overrides& overrides
   scenario.servers.depth = static_cast<unsigned>(servers.integer("depth", 16, {1, 1 << 20}));
   scenario.servers.spread = servers.bytes("spread", Bytes{});
   scenario.servers.request_cost = servers.duration("request_cost", Duration{});
+  scenario.servers.write_cost = servers.duration("write_cost", Duration{});
   scenario.servers.read_ahead = servers.bytes("read_ahead", Bytes{});
   scenario.servers.write_back = servers.boolean("write_back", false);
   scenario.servers.policy = read_policy(servers, shared, forwards ? std::nullopt : overrides.policy);

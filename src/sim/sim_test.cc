@@ -241,6 +241,18 @@ TEST(Scenario, MistakesAreNamed) {
   EXPECT_THAT(run(scenario).error().message, HasSubstr("there is no policy 'none'"));
 }
 
+TEST(Simulation, WritesKeepTheServersThreadUntilTheyAreSafe) {
+  Scenario scenario = seconds_per_piece(1, 4);
+  scenario.servers.device = FixedFigures{};
+  scenario.servers.write_back = true;
+  scenario.servers.request_cost = 100ms;
+  scenario.servers.write_cost = 500ms;
+  scenario.servers.depth = 16;
+  EXPECT_EQ(run(scenario)->makespan, 400ms);
+  for (Application& application : scenario.applications) application.direction = Direction::kWrite;
+  EXPECT_EQ(run(scenario)->makespan, 2400ms);
+}
+
 TEST(Simulation, AFlowJoinsWhatAdjoinsOnAServer) {
   Scenario scenario = seconds_per_piece(2, 1);
   scenario.applications[0].size = 64_KiB * 2 * 6;  // six stripes on each server

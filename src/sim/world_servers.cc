@@ -82,7 +82,9 @@ void World::wake(std::uint32_t index) {
 
 // A batch goes through the server's one working thread, then to its memory or its device.
 void World::handle_batch(std::uint32_t index, std::uint32_t ticket) {
-  const Nanoseconds cost = scenario_.servers.request_cost.count();
+  Nanoseconds cost = scenario_.servers.request_cost.count();
+  if (stations_[index].ticket(ticket).requests.front().direction == Direction::kWrite)
+    cost += scenario_.servers.write_cost.count();
   if (cost == 0) return serve(index, ticket);
   Nanoseconds& free = stations_[index].thread_free;
   free = std::max(free, now_) + cost;
