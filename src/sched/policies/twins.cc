@@ -3,8 +3,10 @@
 // The target of a window is a function of the wall clock and the node's number, so that nodes that share a clock
 // take turns without a word (TWINS, section 2). A target's requests go in offset order, file by file, those that adjoin
 // as one: the paper reports larger aggregated requests, and in our model order by offset is most of what other policies
-// gain.
+// gain. A node that lends its window does so to a target that has little or nothing of it under way: processes that
+// walk over the stripes side by side would otherwise stay together, all of them at one target after the other.
 #include <bit>
+#include <utility>
 
 #include "sched/heaps.h"
 #include "sched/merging.h"
@@ -48,6 +50,7 @@ struct StreamStamp {
 struct TargetQueue {
   LazyHeap<StreamKey, StreamStamp> streams;  // some of which may be closed
   std::size_t count = 0;                     // requests
+  std::size_t under_way = 0;                 // batches
 };
 
 class Twins final : public QueuedPolicy {
@@ -60,6 +63,12 @@ class Twins final : public QueuedPolicy {
         fixed_targets_(static_cast<std::size_t>(options.integer("targets"))),
         lend_(options.text("mode") == "lend") {
     if (fixed_targets_ > 0) make_room(fixed_targets_);
+  }
+
+  void completed(const Batch& batch, TimePoint /*dispatched*/, TimePoint /*now*/) override {
+    const std::uint32_t target = target_of(batch.requests.front());
+    // Batches of a policy that was switched off end here, too, and overdue requests, which were not counted.
+    if (target < queues_.size() && queues_[target].under_way > 0) --queues_[target].under_way;
   }
 
  private:
@@ -107,13 +116,34 @@ class Twins final : public QueuedPolicy {
     const auto targets = static_cast<std::int64_t>(queues_.size());
     const std::int64_t turn = (window % targets + targets + node_) % targets;
     const auto own = static_cast<std::size_t>(turn);
-    const std::size_t target = next_busy(own);
+    std::size_t target = next_busy(own);
     if (target != own && !lend_) {
       const std::size_t windows = target > own ? target - own : target + queues_.size() - own;
       return WaitUntil{TimePoint(Duration((window + static_cast<std::int64_t>(windows)) * width_))};
     }
+    if (target != own) target = least_busy(target);
+    ++queues_[target].under_way;
     take_run(queues_[target].streams.top(is_open())->number);
     return dispatch();
+  }
+
+  // Of the targets that have requests, from `first` on, the one with the fewest batches under way; of equals the one
+  // whose next request comes first in the files, so that processes that lag behind catch up.
+  std::size_t least_busy(std::size_t first) {
+    std::size_t best = first, target = first;
+    for (int looks = 0; looks < kMostLooks; ++looks) {
+      target = next_busy(target + 1 == queues_.size() ? 0 : target + 1);
+      if (target == first) break;
+      const std::size_t its = queues_[target].under_way, least = queues_[best].under_way;
+      if (its < least || (its == least && head(target) < head(best))) best = target;
+    }
+    return best;
+  }
+
+  // File and offset of the request that the target would be served next; it has one.
+  std::pair<FileId, std::uint64_t> head(std::size_t target) {
+    Stream& stream = streams_[queues_[target].streams.top(is_open())->number];
+    return {stream.key.file, store_.request(stream.by_offset.top(store_)).offset};
   }
 
   // Takes the first request of the stream and those that adjoin it.
@@ -157,6 +187,7 @@ class Twins final : public QueuedPolicy {
   static std::uint64_t bit(std::size_t target) { return std::uint64_t{1} << (target % 64); }
 
   static constexpr std::size_t kMostTargets = 65536;
+  static constexpr int kMostLooks = 16;  // at targets, for one to lend to
 
   MergeLimits limits_;
   std::int64_t width_;
@@ -193,7 +224,7 @@ PolicyInfo twins_policy() {
                       {.name = "mode",
                        .kind = Kind::kChoice,
                        .fallback = "lend",
-                       .help = "strict: idle when the window's target has no requests; lend: serve the next one's",
+                       .help = "strict: idle when the window's target has no requests; lend: serve another's",
                        .choices = {"lend", "strict"}},
                       max_requests_option(),
                       max_bytes_option(),

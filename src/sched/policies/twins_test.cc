@@ -83,5 +83,24 @@ TEST(Twins, LendServesAnotherTargetUntilItsOwnHasWork) {
   EXPECT_THAT(next_ids(*policy, at_ms(1)), ElementsAre(2));
 }
 
+TEST(Twins, LendGoesWhereLeastIsUnderWayAndThenToTheLowestOffset) {
+  auto policy = make("twins", {{"width", "10ms"}, {"targets", "4"}});  // the window belongs to target 0
+  const auto add = [&](RequestId id, TargetId target, std::uint64_t offset) {
+    Request request = to_target(id, target);
+    request.file = 1;
+    request.offset = offset;
+    policy->add(request, at_ms(0));
+    return request;
+  };
+  add(1, 1, 700), add(2, 1, 800);
+  const Request lowest = add(3, 3, 100);
+  add(4, 3, 200);
+  EXPECT_THAT(next_ids(*policy), ElementsAre(3));
+  EXPECT_THAT(next_ids(*policy), ElementsAre(1));  // target 3 has one under way
+  policy->completed(Batch{std::span(&lowest, 1)}, at_ms(0), at_ms(1));
+  EXPECT_THAT(next_ids(*policy), ElementsAre(4));  // and now target 1 has
+  EXPECT_THAT(next_ids(*policy), ElementsAre(2));
+}
+
 }  // namespace
 }  // namespace tutti
