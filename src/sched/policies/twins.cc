@@ -68,7 +68,7 @@ class Twins final : public QueuedPolicy {
   void completed(const Batch& batch, TimePoint /*dispatched*/, TimePoint /*now*/) override {
     const std::uint32_t target = target_of(batch.requests.front());
     // Batches of a policy that was switched off end here, too, and overdue requests, which were not counted.
-    if (target < queues_.size() && queues_[target].under_way > 0) --queues_[target].under_way;
+    if (target < queues_.size() && queues_[target].under_way > 0) --queues_[target].under_way, --under_way_;
   }
 
  private:
@@ -121,8 +121,8 @@ class Twins final : public QueuedPolicy {
       const std::size_t windows = target > own ? target - own : target + queues_.size() - own;
       return WaitUntil{TimePoint(Duration((window + static_cast<std::int64_t>(windows)) * width_))};
     }
-    if (target != own) target = least_busy(target);
-    ++queues_[target].under_way;
+    if (target != own && under_way_ > 0 && under_way_ <= kFew) target = least_busy(target);
+    ++queues_[target].under_way, ++under_way_;
     take_run(queues_[target].streams.top(is_open())->number);
     return dispatch();
   }
@@ -187,7 +187,8 @@ class Twins final : public QueuedPolicy {
   static std::uint64_t bit(std::size_t target) { return std::uint64_t{1} << (target % 64); }
 
   static constexpr std::size_t kMostTargets = 65536;
-  static constexpr int kMostLooks = 16;  // at targets, for one to lend to
+  static constexpr std::size_t kFew = 64;  // batches under way: with more of them every target has some
+  static constexpr int kMostLooks = 8;     // at targets, for one to lend to
 
   MergeLimits limits_;
   std::int64_t width_;
@@ -197,6 +198,7 @@ class Twins final : public QueuedPolicy {
   Pool<StreamKey, Stream> streams_;
   std::vector<TargetQueue> queues_;  // by target
   std::vector<std::uint64_t> busy_;  // a bit per target that has requests
+  std::size_t under_way_ = 0;        // batches, to all targets
 };
 
 }  // namespace

@@ -92,13 +92,12 @@ TEST(Twins, LendGoesWhereLeastIsUnderWayAndThenToTheLowestOffset) {
     policy->add(request, at_ms(0));
     return request;
   };
-  add(1, 1, 700), add(2, 1, 800);
-  const Request lowest = add(3, 3, 100);
-  add(4, 3, 200);
-  EXPECT_THAT(next_ids(*policy), ElementsAre(3));
-  EXPECT_THAT(next_ids(*policy), ElementsAre(1));  // target 3 has one under way
-  policy->completed(Batch{std::span(&lowest, 1)}, at_ms(0), at_ms(1));
-  EXPECT_THAT(next_ids(*policy), ElementsAre(4));  // and now target 1 has
+  const Request first = add(1, 1, 700);
+  add(2, 1, 800), add(3, 2, 300), add(4, 3, 100);
+  EXPECT_THAT(next_ids(*policy), ElementsAre(1));  // nothing is under way anywhere
+  EXPECT_THAT(next_ids(*policy), ElementsAre(4));  // nothing at targets 2 and 3
+  policy->completed(Batch{std::span(&first, 1)}, at_ms(0), at_ms(1));
+  EXPECT_THAT(next_ids(*policy), ElementsAre(3));  // nothing at targets 1 and 2
   EXPECT_THAT(next_ids(*policy), ElementsAre(2));
 }
 
