@@ -22,6 +22,7 @@ endif()
 set(TUTTI_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
 if(TUTTI_SANITIZE)
   # Sanitizer instrumentation makes gcc 12 see uninitialised values and strings out of bounds that are not there.
-  list(APPEND TUTTI_WARNINGS -Wno-maybe-uninitialized -Wno-array-bounds -Wno-tsan)
+  list(APPEND TUTTI_WARNINGS -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overread -Wno-stringop-overflow
+       -Wno-restrict -Wno-tsan)
 endif()
 find_package(Threads REQUIRED)
