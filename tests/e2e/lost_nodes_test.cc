@@ -91,10 +91,17 @@ class LostNodes : public testing::Test {
   }
   // Stops it as a debugger or a frozen container would; the watchdog must end it.
   void freeze(std::size_t index) {
-    ::kill(processes_[index], SIGSTOP);
     int status = 0;
-    ::waitpid(processes_[index], &status, 0);
-    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    pid_t ended = 0;
+    for (int attempt = 0; attempt < 20 && ended == 0; ++attempt) {  // one that has just been started may have none yet
+      ::kill(processes_[index], SIGSTOP);
+      for (int i = 0; i < 300 && ended == 0; ++i) {
+        ended = ::waitpid(processes_[index], &status, WNOHANG);
+        if (ended == 0) std::this_thread::sleep_for(10ms);
+      }
+      if (ended == 0) ::kill(processes_[index], SIGCONT);
+    }
+    EXPECT_TRUE(ended > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     processes_[index] = 0;
   }
   std::unique_ptr<Client> connect() {
