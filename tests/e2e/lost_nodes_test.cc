@@ -95,7 +95,7 @@ class LostNodes : public testing::Test {
     pid_t ended = 0;
     for (int attempt = 0; attempt < 20 && ended == 0; ++attempt) {  // one that has just been started may have none yet
       ::kill(processes_[index], SIGSTOP);
-      for (int i = 0; i < 300 && ended == 0; ++i) {
+      for (int i = 0; i < 3 * (kLease / 10ms) && ended == 0; ++i) {
         ended = ::waitpid(processes_[index], &status, WNOHANG);
         if (ended == 0) std::this_thread::sleep_for(10ms);
       }
