@@ -3,41 +3,12 @@
 #include <poll.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "net/stream_connection.h"
 
 namespace tutti::net {
-namespace {
-
-constexpr auto kLook = std::chrono::microseconds(400);  // at most, before going to sleep
-constexpr auto kAlone = std::chrono::microseconds(10);  // who yields for longer shares his core
-
-std::atomic<int> receiving_threads{0};  // of this process, in await_reply()
-
-struct Counted {
-  Counted() { ++receiving_threads; }
-  ~Counted() { --receiving_threads; }
-};
-
-// To be woken on an idle core takes as long as many a reply, so a thread that is the only one to wait and has its core
-// to itself looks for a while whether there is something to receive.
-bool comes_soon(pollfd& input) {
-  TimePoint now = steady_now();
-  for (const TimePoint until = now + kLook; now < until && receiving_threads == 1;) {
-    if (::poll(&input, 1, 0) != 0) return true;
-    std::this_thread::yield();
-    const TimePoint before = std::exchange(now, steady_now());
-    if (now - before > kAlone) return false;
-  }
-  return false;
-}
-
-}  // namespace
 
 void StreamConnection::await_reply(std::uint64_t tag, const std::function<bool()>& wanted) {
   if (loop_->on_loop() || node_side()) return;
@@ -51,11 +22,10 @@ void StreamConnection::await_reply(std::uint64_t tag, const std::function<bool()
     if (waiting && stage_ == Stage::kOpen) awaited_.insert(tag);
   }
   if (!mine) return;
-  const Counted counted;
   std::array<std::byte, EventLoop::kScratch> scratch;
   while (waiting) {
     pollfd input{.fd = socket_, .events = POLLIN, .revents = 0};
-    if (!comes_soon(input) && ::poll(&input, 1, -1) < 0 && errno != EINTR) break;
+    if (::poll(&input, 1, -1) < 0 && errno != EINTR) break;
     std::lock_guard receiving(receiving_);
     receive(scratch);
     waiting = still_awaiting(tag);
