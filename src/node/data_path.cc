@@ -28,7 +28,7 @@ Request request_of(Job& job, Piece& piece) {
           .stamp = job.stamp};
 }
 
-// Whether a read's bytes may go from the page cache to the socket without passing through our memory: it pays for large
+// Whether a read's bytes may go from the file to the socket without passing through our memory: it pays for large
 // ones, and nobody wants to look at them here.
 bool may_take_pages(const Job& job) {
   return job.kind == Job::Kind::kRead && !job.checksum && job.pieces.size() == 1 && job.total >= PagePipe::kLeast &&
