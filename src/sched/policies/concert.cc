@@ -14,6 +14,7 @@
 // themselves; and where no size is known, this is fifo. docs/design/concert.md has the figures.
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <tuple>
 
 #include "sched/heaps.h"
@@ -28,17 +29,14 @@ namespace {
 struct PhaseKey {
   ApplicationId application = 0;
   PhaseNumber phase = 0;
-  bool known = false;  // what outgrew its size is a phase of its own
   bool operator==(const PhaseKey&) const = default;
-  friend std::size_t hash_value(const PhaseKey& key) {
-    return mix((std::uint64_t{key.application} << 32) | key.phase) + key.known;
-  }
+  friend std::size_t hash_value(const PhaseKey& key) { return mix((std::uint64_t{key.application} << 32) | key.phase); }
 };
 
-// Earlier in this order goes first; a function of stamps alone.
+// Of phases of known size. Earlier in this order goes first; a function of stamps alone.
 struct Rank {
-  std::uint64_t left = 0;  // bytes on the busiest target; 0 where it is unknown
-  TimePoint since;         // the start of the phase; where its size is unknown: the issue of its next request
+  std::uint64_t left = 0;  // bytes on the busiest target
+  TimePoint since;         // the start of the phase
   ApplicationId application = 0;
   PhaseNumber phase = 0;
   bool operator<(const Rank& other) const {
@@ -55,6 +53,17 @@ struct Place {
   std::uint64_t where = 0;  // file and offset
   bool operator<(const Place& other) const {
     return issued != other.issued ? issued < other.issued : where < other.where;
+  }
+};
+
+// Among requests of unknown phases, whatever phase that is.
+struct Turn {
+  TimePoint issued;
+  ApplicationId application = 0;
+  std::uint64_t where = 0;
+  bool operator<(const Turn& other) const {
+    if (issued != other.issued) return issued < other.issued;
+    return application != other.application ? application < other.application : where < other.where;
   }
 };
 
@@ -98,25 +107,27 @@ class Concert final : public QueuedPolicy {
         slack_(options.duration("slack")) {}
 
  private:
+  static constexpr std::uint32_t kUnknown = ~std::uint32_t{0};  // place of requests whose phase has no known size
+
   void enqueue(Slot slot) override {
     const Request& request = store_.request(slot);
     const Stamp& stamp = request.stamp;
     promises_.heard(stamp);
-    const PhaseKey key{stamp.application, stamp.phase, known(stamp)};
-    const std::uint32_t number = phases_.open(key);
-    Phase& phase = phases_[number];
-    store_.place(slot) = number;
     const Place place{issue_of(slot), (request.file << 48) + request.offset};
-    const bool opened = phase.count++ == 0;
-    const bool first = opened || place < phase.requests.top_key();
-    phase.requests.push(place, store_.stamp(slot));
-    if (!key.known) {
-      if (first) wait_for_turn(number);
+    if (!known(stamp)) {
+      store_.place(slot) = kUnknown;
+      unknown_.push({place.issued, stamp.application, place.where}, store_.stamp(slot));
+      ++unknown_count_;
       return;
     }
+    const PhaseKey key{stamp.application, stamp.phase};
+    const std::uint32_t number = phases_.open(key);
+    store_.place(slot) = number;
+    Phase& phase = phases_[number];
+    phase.requests.push(place, store_.stamp(slot));
     turns_.push(place.issued, cost(request));
     const std::tuple progress{stamp.attained, stamp.bottleneck, stamp.phase_total};
-    if (!opened && progress <= phase.progress) return;
+    if (phase.count++ > 0 && progress <= phase.progress) return;
     phase.progress = progress;
     known_.set(number, {left_of(stamp), stamp.phase_start, key.application, key.phase});
   }
@@ -142,67 +153,73 @@ class Concert final : public QueuedPolicy {
     return left & ~(std::bit_floor(left) / 2 - 1);
   }
 
-  void wait_for_turn(std::uint32_t number) {
-    const Phase& phase = phases_[number];
-    unknown_.set(number, {0, phase.requests.top_key().issued, phase.key.application, phase.key.phase});
-  }
-
   void dequeue(Slot slot) override {
     const std::uint32_t number = store_.place(slot);
-    Phase& phase = phases_[number];
-    if (phase.requests.top(store_) == slot) phase.requests.pop(store_);  // it is still in the store
-    phase.requests.prune(store_, --phase.count);
-    settle(number, store_.request(slot));
+    if (number == kUnknown) {
+      if (unknown_.top(store_) == slot) unknown_.pop(store_);  // it is still in the store
+      unknown_.prune(store_, --unknown_count_);
+    } else {
+      Phase& phase = phases_[number];
+      if (phase.requests.top(store_) == slot) phase.requests.pop(store_);
+      phase.requests.prune(store_, --phase.count);
+      settle(number, store_.request(slot));
+    }
+    reset_if_empty();
   }
 
   Decision choose(TimePoint /*now*/) override {
-    const std::uint32_t number = known_goes_first() ? next_known() : unknown_.top();
-    Phase& phase = phases_[number];
-    const Slot slot = phase.requests.top(store_);
-    if (phase.key.known) note_run(number, store_.request(slot));
-    phase.requests.pop(store_);
-    --phase.count;
-    settle(number, store_.request(slot));
+    Slot slot = unknown_.top(store_);
+    if (known_goes_first(slot)) {
+      const std::uint32_t number = next_known();
+      Phase& phase = phases_[number];
+      slot = phase.requests.top(store_);
+      note_run(number, store_.request(slot));
+      phase.requests.pop(store_);
+      --phase.count;
+      settle(number, store_.request(slot));
+    } else {
+      unknown_.pop(store_);
+      --unknown_count_;
+    }
+    reset_if_empty();
     take(slot);
     return dispatch();
   }
 
-  // After a request has left the phase.
+  // After a request has left its phase.
   void settle(std::uint32_t number, const Request& request) {
-    Phase& phase = phases_[number];
-    const bool known = phase.key.known, over = phase.count == 0;
-    if (known) owed_ -= cost(request);
-    if (over) {
-      (known ? known_ : unknown_).erase(number);
-      phases_.close(number);
-    } else if (!known) {
-      phase.requests.top(store_);  // skips what has gone
-      wait_for_turn(number);
-    }
-    if (!known_.empty() || !unknown_.empty()) return;
+    owed_ -= cost(request);
+    if (phases_[number].count > 0) return;
+    known_.erase(number);
+    phases_.close(number);
+  }
+
+  void reset_if_empty() {
+    if (!known_.empty() || unknown_count_ > 0) return;
     turns_.clear();
+    unknown_.clear();
     owed_ = 0;
   }
 
   // Takes the turns of known phases that are due: what they bring, any of these phases may use.
-  bool known_goes_first() {
+  bool known_goes_first(Slot unknown) {
     if (known_.empty()) return false;
     const auto any = [](std::int64_t) { return true; };
     while (owed_ <= 0) {
       const std::int64_t* turn = turns_.top(any);
-      if (!turn || (!unknown_.empty() && unknown_.top_key().since < turns_.top_key())) break;
+      if (!turn || (unknown != kNoSlot && unknown_.top_key().issued < turns_.top_key())) break;
       owed_ += *turn;
       turns_.pop();
     }
-    return owed_ > 0 || may_pass();
+    assert(owed_ > 0 || unknown != kNoSlot);
+    return owed_ > 0 || may_pass(store_.request(unknown));
   }
 
-  // For certain smaller than the unknown phase whose turn it is: two digits are off by less than a half.
-  bool may_pass() {
+  // For certain smaller than the phase of the unknown request whose turn it is: two digits are off by less than a half.
+  bool may_pass(const Request& unknown) const {
     if (-owed_ >= ahead_) return false;
-    const Slot slot = phases_[unknown_.top()].requests.top(store_);
     const std::uint64_t left = known_.top_key().left;
-    return left + left / 2 <= shown(store_.request(slot).stamp).count();
+    return left + left / 2 <= shown(unknown.stamp).count();
   }
 
   // The first in the order, unless an operation is in the middle of its run.
@@ -227,8 +244,10 @@ class Concert final : public QueuedPolicy {
   Run run_;
   Promises promises_;
   Pool<PhaseKey, Phase> phases_;
-  IndexedHeap<Rank> known_, unknown_;        // phases that have requests
-  LazyHeap<TimePoint, std::int64_t> turns_;  // of known phases: since when, and what for; not taken yet
+  IndexedHeap<Rank> known_;                  // phases that have requests
+  LazyHeap<TimePoint, std::int64_t> turns_;  // theirs: since when, and what for; not taken yet
+  SlotHeap<Turn> unknown_;                   // requests
+  std::size_t unknown_count_ = 0;
   // What turns have brought and known phases not used; below zero: by how much they are ahead. Together with the turns
   // not taken yet it is the cost of all their requests that wait.
   std::int64_t owed_ = 0;
