@@ -36,7 +36,8 @@ enum class Direction : std::uint8_t { kRead, kWrite };
 // Made once by the client and sent along with every piece of an operation: the whole coordination channel.
 // Servers that order by stamps alone agree on an order without a word between them.
 //
-// The three sizes count bytes on the phase's busiest target, because that target decides when the phase is over.
+// The three sizes count bytes on one target, the busiest: of all targets for the phase, because that one decides when it
+// is over, and for the operation of those it goes to.
 struct Stamp {
   ApplicationId application = 0;
   PhaseNumber phase = 0;

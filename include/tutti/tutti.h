@@ -50,7 +50,8 @@ enum { TUTTI_READ = 0, TUTTI_WRITE = 1 };
 /*
  * Made by the client, the same on every server, and the whole coordination channel: servers that order by stamps
  * alone agree without talking to each other. A policy uses what it needs; everything may be 0.
- * The sizes are bytes on the phase's busiest target, which decides when the phase is over.
+ * The sizes are bytes on one target, the busiest: of all targets for the phase, because that one decides when it is
+ * over, and for the operation of those it goes to.
  */
 typedef struct tutti_stamp {
   uint32_t application; /* the job */

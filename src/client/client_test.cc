@@ -144,7 +144,7 @@ TEST_F(ClientTest, StampsSayWhatTheBusiestTargetGets) {
   EXPECT_EQ(first.bottleneck.count(), 2000u);
   EXPECT_EQ(first.attained.count(), 0u);
   EXPECT_EQ(first.phase_total.count(), 10000u);
-  EXPECT_EQ(second.attained.count(), 2000u);
+  EXPECT_EQ(second.attained.count(), 1000u) << "on the one target it goes to";
   EXPECT_EQ(second.phase, first.phase);
   EXPECT_EQ(third.phase, first.phase + 1);
   EXPECT_EQ(third.phase_total.count(), 2000u) << "learned from the phase before";

@@ -177,7 +177,8 @@ Result<ExperimentResult> sc11_figure6_live(const LabOptions& options) {
         LiveCluster cluster = cluster_for(contender, flash, kNodes, 4_KiB);
         cluster.spread = Bytes(20'000'000'000);
         slow_down(cluster, flash, flash ? 128 : 2);
-        const auto runs = repeat(cluster, jobs, 1);
+        if (contender.policy != "fifo" && !flash) cluster.policy_options["order"] = "offset";
+        const auto runs = repeat(cluster, jobs, flash ? 1 : 4);
         if (!runs) return Failure(runs.error());
         completion[contender.policy] = runs->completion * 1e3;
       }

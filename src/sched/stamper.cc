@@ -47,14 +47,7 @@ Stamp Stamper::stamp(OperationId operation, std::span<const TargetShare> shares,
   if (!open_) begin_phase({.now = now});
   if (!started_) phase_start_ = now;
   started_ = true;
-  Stamp stamp{.application = application_,
-              .phase = phase_,
-              .issued = now,
-              .phase_start = phase_start_,
-              .attained = attained_,
-              .phase_total = total_,
-              .operation = operation,
-              .bottleneck = Bytes{}};
+  Bytes bottleneck{}, reached{};  // the largest share, and the most that any of these targets has been given by now
   for (const TargetShare& share : shares) {
     if (share.target >= issued_.size()) {
       issued_.resize(share.target + std::size_t{1});
@@ -63,11 +56,19 @@ Stamp Stamper::stamp(OperationId operation, std::span<const TargetShare> shares,
     if (issued_[share.target] == Bytes{}) touched_.push_back(share.target);
     issued_[share.target] += share.bytes;
     operation_[share.target] += share.bytes;
-    attained_ = std::max(attained_, issued_[share.target]);
-    stamp.bottleneck = std::max(stamp.bottleneck, operation_[share.target]);
+    reached = std::max(reached, issued_[share.target]);
+    bottleneck = std::max(bottleneck, operation_[share.target]);
   }
   for (const TargetShare& share : shares) operation_[share.target] = Bytes{};
-  return stamp;
+  attained_ = std::max(attained_, reached);
+  return {.application = application_,
+          .phase = phase_,
+          .issued = now,
+          .phase_start = phase_start_,
+          .attained = reached - bottleneck,
+          .phase_total = total_,
+          .operation = operation,
+          .bottleneck = bottleneck};
 }
 
 Bytes Stamper::learned(PhaseKind kind) const {

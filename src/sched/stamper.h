@@ -20,7 +20,7 @@ struct TargetShare {
 // smaller one. Phases that repeat differ by less.
 bool sizes_differ(Bytes a, Bytes b);
 
-// All sizes it stamps are bytes on the phase's busiest target, as include/tutti/sched.h says.
+// All sizes it stamps are bytes on the busiest target, as include/tutti/sched.h says.
 //
 //   stamper.begin_phase({.now = now});            // size unknown: learned from the last phase of the same kind
 //   Stamp stamp = stamper.stamp(operation, shares, now);

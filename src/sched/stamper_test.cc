@@ -26,9 +26,21 @@ TEST(Stamper, CountsBytesOnTheBusiestTarget) {
 
   const TargetShare second[] = {{1, Bytes(100)}};
   const Stamp two = stamper.stamp(2, second, at(3s));
-  EXPECT_EQ(two.attained, Bytes(120));
+  EXPECT_EQ(two.attained, Bytes(40));  // on its own target: what others have got says nothing of this one
   EXPECT_EQ(two.phase_start, at(2s));
-  EXPECT_EQ(stamper.stamp(3, second, at(4s)).attained, Bytes(140));  // target 1 has overtaken target 0
+  EXPECT_EQ(stamper.stamp(3, second, at(4s)).attained, Bytes(140));
+  stamper.end_phase();
+  EXPECT_EQ(stamper.learned(), Bytes(240));
+}
+
+TEST(Stamper, AttainedAndBottleneckAreWhatTheOperationsTargetsHaveAtMost) {
+  Stamper stamper(1);
+  const TargetShare uneven[] = {{0, Bytes(10)}, {1, Bytes(100)}};
+  const TargetShare other[] = {{0, Bytes(200)}, {1, Bytes(30)}};
+  stamper.stamp(1, uneven, at(0s));
+  const Stamp stamp = stamper.stamp(2, other, at(0s));
+  EXPECT_EQ(stamp.bottleneck, Bytes(200));
+  EXPECT_EQ(stamp.attained, Bytes(10));
 }
 
 TEST(Stamper, LearnsTheSizeOfAPhasePerKind) {

@@ -22,6 +22,7 @@
 #include "sched/pool.h"
 #include "sched/promises.h"
 #include "sched/queued_policy.h"
+#include "sched/sweep.h"
 
 namespace tutti {
 namespace {
@@ -47,15 +48,6 @@ struct Rank {
   }
 };
 
-// Within a phase: in the order of issue, because it takes all its ranks to end it; then by place.
-struct Place {
-  TimePoint issued;
-  std::uint64_t where = 0;  // file and offset
-  bool operator<(const Place& other) const {
-    return issued != other.issued ? issued < other.issued : where < other.where;
-  }
-};
-
 // Among requests of unknown phases, whatever phase that is.
 struct Turn {
   TimePoint issued;
@@ -69,11 +61,15 @@ struct Turn {
 
 struct Phase {
   PhaseKey key;
-  SlotHeap<Place> requests;  // the first of them still waits: what leaves from there is taken out at once
+  // In the order of issue, because it takes all its ranks to end it, or swept over. The first of them still waits: what
+  // leaves from there is taken out at once.
+  SlotHeap<Sweep::Place> requests;
+  Sweep sweep;
   std::size_t count = 0;
   std::tuple<Bytes, Bytes, Bytes> progress;  // attained, bottleneck and total of the furthest stamp seen
   void reset() {
     requests.clear();
+    sweep = {};
     count = 0;
     progress = {};
   }
@@ -104,6 +100,7 @@ class Concert final : public QueuedPolicy {
       : QueuedPolicy(options.duration("patience"), options.duration("gather")),
         longest_run_(options.bytes("run").count()),
         ahead_(static_cast<std::int64_t>(options.bytes("ahead").count())),
+        sweeps_(options.text("order") == "offset"),
         slack_(options.duration("slack")) {}
 
  private:
@@ -113,10 +110,10 @@ class Concert final : public QueuedPolicy {
     const Request& request = store_.request(slot);
     const Stamp& stamp = request.stamp;
     promises_.heard(stamp);
-    const Place place{issue_of(slot), (request.file << 48) + request.offset};
+    const TimePoint issued = issue_of(slot);
     if (!known(stamp)) {
       store_.place(slot) = kUnknown;
-      unknown_.push({place.issued, stamp.application, place.where}, store_.stamp(slot));
+      unknown_.push({issued, stamp.application, where(request)}, store_.stamp(slot));
       ++unknown_count_;
       return;
     }
@@ -124,8 +121,9 @@ class Concert final : public QueuedPolicy {
     const std::uint32_t number = phases_.open(key);
     store_.place(slot) = number;
     Phase& phase = phases_[number];
-    phase.requests.push(place, store_.stamp(slot));
-    turns_.push(place.issued, cost(request));
+    const Sweep::Place by_issue{issued.time_since_epoch().count(), where(request)};
+    phase.requests.push(sweeps_ ? phase.sweep.of(request) : by_issue, store_.stamp(slot));
+    turns_.push(issued, cost(request));
     const std::tuple progress{stamp.attained, stamp.bottleneck, stamp.phase_total};
     if (phase.count++ > 0 && progress <= phase.progress) return;
     phase.progress = progress;
@@ -174,6 +172,7 @@ class Concert final : public QueuedPolicy {
       Phase& phase = phases_[number];
       slot = phase.requests.top(store_);
       note_run(number, store_.request(slot));
+      phase.sweep.reached(phase.requests.top_key());
       phase.requests.pop(store_);
       --phase.count;
       settle(number, store_.request(slot));
@@ -240,6 +239,7 @@ class Concert final : public QueuedPolicy {
 
   const std::uint64_t longest_run_;
   const std::int64_t ahead_;
+  const bool sweeps_;
   const Duration slack_;
   Run run_;
   Promises promises_;
@@ -268,6 +268,11 @@ PolicyInfo concert_policy() {
                        .kind = Kind::kBytes,
                        .fallback = "512KiB",
                        .help = "an operation that was begun goes on for so much before another may come first"},
+                      {.name = "order",
+                       .kind = Kind::kChoice,
+                       .fallback = "issue",
+                       .help = "of a known phase's requests: issue, so that its ranks end together; offset: for disks",
+                       .choices = {"issue", "offset"}},
                       {.name = "slack",
                        .kind = Kind::kDuration,
                        .fallback = "100ms",

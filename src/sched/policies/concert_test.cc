@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/prng.h"
+#include "sched/stamper.h"
 #include "sched/testing.h"
 
 namespace tutti {
@@ -70,6 +71,41 @@ TEST(Concert, TheSmallestRemainingPhaseGoesFirst) {
   policy->add(of(2, {.application = 2, .total = 10_MiB}), at_ms(0));
   policy->add(of(3, {.application = 3, .total = 200_MiB, .attained = 195_MiB}), at_ms(0));
   EXPECT_THAT(drain(*policy), ElementsAre(3, 2, 1));
+}
+
+// Ranks that use a target each: what one of them issued does not make the phase larger on another's.
+TEST(Concert, APhaseStaysKnownOnTargetsThatItsRanksComeToOneByOne) {
+  auto policy = make("concert");  // of target 7
+  const auto ask = [&](ApplicationId application, int start, int last) {
+    Stamper stamper(application);
+    stamper.begin_phase({.now = at_ms(start), .announced = 512_KiB});
+    for (TargetId target = 0; target < 8; ++target) {
+      const TargetShare share{target, 512_KiB};
+      Request request = make_request(application);
+      request.stamp = stamper.stamp(target, {&share, 1}, at_ms(target < 7 ? start : last));
+      if (target == 7) policy->add(request, at_ms(9));
+    }
+  };
+  ask(2, 1, 5);
+  ask(1, 0, 8);  // began first
+  EXPECT_THAT(drain(*policy, at_ms(9)), ElementsAre(1, 2));
+}
+
+TEST(Concert, SweepsOverAPhaseIfAskedTo) {
+  auto policy = make("concert", {{"order", "offset"}});
+  const auto placed = [](RequestId id, std::uint64_t offset) {
+    Request request = known(id, {.application = 1, .total = 100_MiB});
+    request.file = 1;
+    request.offset = offset;
+    return request;
+  };
+  for (const auto& [id, offset] : {std::pair{1, 30}, {2, 10}, {3, 20}})
+    policy->add(placed(static_cast<RequestId>(id), static_cast<std::uint64_t>(offset)), at_ms(0));
+  EXPECT_THAT(next_ids(*policy), ElementsAre(2));
+  EXPECT_THAT(next_ids(*policy), ElementsAre(3));
+  policy->add(placed(4, 15), at_ms(0));  // behind what was served last: it waits for the next round
+  policy->add(placed(5, 25), at_ms(0));
+  EXPECT_THAT(drain(*policy), ElementsAre(5, 1, 4));
 }
 
 TEST(Concert, UnknownPhasesGoInTheOrderOfIssue) {

@@ -7,6 +7,7 @@
 #include "sched/policies/policies.h"
 #include "sched/pool.h"
 #include "sched/queued_policy.h"
+#include "sched/sweep.h"
 
 namespace tutti {
 namespace {
@@ -20,49 +21,37 @@ struct GroupKey {
   }
 };
 
-// Requests of one application by file and offset, upwards from the last one served and then from the lowest again, as
-// a disk's elevator goes.
+// Requests of one application, swept over by file and offset.
 class SweepQueue {
  public:
   bool empty() const { return count_ == 0; }
 
   void push(const RequestStore& store, Slot slot) {
-    const Request& request = store.request(slot);
-    const Place place{request.file, request.offset};
-    (place < reached_ ? below_ : ahead_).push(place, store.stamp(slot));
+    requests_.push(sweep_.of(store.request(slot)), store.stamp(slot));
     ++count_;
   }
   // Takes the next one that waits; there is one.
   Slot pop(const RequestStore& store) {
-    if (ahead_.top(store) == kNoSlot) std::swap(ahead_, below_);
-    const Slot slot = ahead_.top(store);
-    reached_ = ahead_.top_key();
-    ahead_.pop(store);
+    const Slot slot = requests_.top(store);
+    sweep_.reached(requests_.top_key());
+    requests_.pop(store);
     if (--count_ == 0) clear();
     return slot;
   }
   // One of them is about to leave the store by another way.
   void lose_one(const RequestStore& store) {
     if (--count_ == 0) return clear();
-    ahead_.prune(store, count_);
-    below_.prune(store, count_);
+    requests_.prune(store, count_);
   }
   void clear() {
-    ahead_.clear();
-    below_.clear();
+    requests_.clear();
     count_ = 0;
-    reached_ = {};
+    sweep_ = {};
   }
 
  private:
-  struct Place {
-    FileId file = 0;
-    std::uint64_t offset = 0;
-    auto operator<=>(const Place&) const = default;
-  };
-
-  Place reached_;
-  SlotHeap<Place> ahead_, below_;  // of reached_; some of which may have left
+  Sweep sweep_;
+  SlotHeap<Sweep::Place> requests_;  // some of which may have left
   std::size_t count_ = 0;
 };
 
