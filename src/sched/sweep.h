@@ -15,18 +15,19 @@ inline std::uint64_t where(const Request& request) {
   return (request.file << 48) + request.offset;
 }
 
+// What is served in turn and, of what has the same turn, by where it is.
+struct Place {
+  std::int64_t turn = 0;  // a round of a sweep, or a time
+  std::uint64_t where = 0;
+  auto operator<=>(const Place&) const = default;
+};
+
 class Sweep {
  public:
-  struct Place {
-    std::int64_t round = 0;
-    std::uint64_t where = 0;
-    auto operator<=>(const Place&) const = default;
-  };
-
   // Of a request that has just come.
   Place of(const Request& request) const {
     const std::uint64_t at = where(request);
-    return {reached_.round + (at < reached_.where ? 1 : 0), at};
+    return {reached_.turn + (at < reached_.where ? 1 : 0), at};
   }
   void reached(const Place& place) { reached_ = place; }
 

@@ -48,22 +48,11 @@ struct Rank {
   }
 };
 
-// Among requests of unknown phases, whatever phase that is.
-struct Turn {
-  TimePoint issued;
-  ApplicationId application = 0;
-  std::uint64_t where = 0;
-  bool operator<(const Turn& other) const {
-    if (issued != other.issued) return issued < other.issued;
-    return application != other.application ? application < other.application : where < other.where;
-  }
-};
-
 struct Phase {
   PhaseKey key;
   // In the order of issue, because it takes all its ranks to end it, or swept over. The first of them still waits: what
   // leaves from there is taken out at once.
-  SlotHeap<Sweep::Place> requests;
+  SlotHeap<Place> requests;
   Sweep sweep;
   std::size_t count = 0;
   std::tuple<Bytes, Bytes, Bytes> progress;  // attained, bottleneck and total of the furthest stamp seen
@@ -110,10 +99,10 @@ class Concert final : public QueuedPolicy {
     const Request& request = store_.request(slot);
     const Stamp& stamp = request.stamp;
     promises_.heard(stamp);
-    const TimePoint issued = issue_of(slot);
+    const std::int64_t issued = issue_of(slot);
     if (!known(stamp)) {
       store_.place(slot) = kUnknown;
-      unknown_.push({issued, stamp.application, where(request)}, store_.stamp(slot));
+      unknown_.push({issued, by_application(request)}, store_.stamp(slot));
       ++unknown_count_;
       return;
     }
@@ -121,8 +110,7 @@ class Concert final : public QueuedPolicy {
     const std::uint32_t number = phases_.open(key);
     store_.place(slot) = number;
     Phase& phase = phases_[number];
-    const Sweep::Place by_issue{issued.time_since_epoch().count(), where(request)};
-    phase.requests.push(sweeps_ ? phase.sweep.of(request) : by_issue, store_.stamp(slot));
+    phase.requests.push(sweeps_ ? phase.sweep.of(request) : Place{issued, where(request)}, store_.stamp(slot));
     turns_.push(issued, cost(request));
     const std::tuple progress{stamp.attained, stamp.bottleneck, stamp.phase_total};
     if (phase.count++ > 0 && progress <= phase.progress) return;
@@ -138,9 +126,14 @@ class Concert final : public QueuedPolicy {
   }
 
   // By the client's clock, unless that is further off than a request can have been under way.
-  TimePoint issue_of(Slot slot) const {
+  std::int64_t issue_of(Slot slot) const {
     const TimePoint arrived = store_.arrived(slot);
-    return std::clamp(store_.request(slot).stamp.issued, arrived - slack_, arrived);
+    return std::clamp(store_.request(slot).stamp.issued, arrived - slack_, arrived).time_since_epoch().count();
+  }
+
+  // Where what was issued at the same time is: with its application, and there by offset.
+  static std::uint64_t by_application(const Request& request) {
+    return (std::uint64_t{request.stamp.application} << 32) | static_cast<std::uint32_t>(request.offset >> 12);
   }
 
   // To two binary digits: of phases alike, the one that began first goes on. What is left of them is not known better
@@ -206,7 +199,7 @@ class Concert final : public QueuedPolicy {
     const auto any = [](std::int64_t) { return true; };
     while (owed_ <= 0) {
       const std::int64_t* turn = turns_.top(any);
-      if (!turn || (unknown != kNoSlot && unknown_.top_key().issued < turns_.top_key())) break;
+      if (!turn || (unknown != kNoSlot && unknown_.top_key().turn < turns_.top_key())) break;
       owed_ += *turn;
       turns_.pop();
     }
@@ -244,9 +237,9 @@ class Concert final : public QueuedPolicy {
   Run run_;
   Promises promises_;
   Pool<PhaseKey, Phase> phases_;
-  IndexedHeap<Rank> known_;                  // phases that have requests
-  LazyHeap<TimePoint, std::int64_t> turns_;  // theirs: since when, and what for; not taken yet
-  SlotHeap<Turn> unknown_;                   // requests
+  IndexedHeap<Rank> known_;                     // phases that have requests
+  LazyHeap<std::int64_t, std::int64_t> turns_;  // theirs: since when, and what for; not taken yet
+  SlotHeap<Place> unknown_;                     // requests
   std::size_t unknown_count_ = 0;
   // What turns have brought and known phases not used; below zero: by how much they are ahead. Together with the turns
   // not taken yet it is the cost of all their requests that wait.

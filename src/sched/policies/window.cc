@@ -51,7 +51,7 @@ class SweepQueue {
 
  private:
   Sweep sweep_;
-  SlotHeap<Sweep::Place> requests_;  // some of which may have left
+  SlotHeap<Place> requests_;  // some of which may have left
   std::size_t count_ = 0;
 };
 
