@@ -50,9 +50,7 @@ struct Rank {
 
 struct Phase {
   PhaseKey key;
-  // In the order of issue, because it takes all its ranks to end it, or swept over. The first of them still waits: what
-  // leaves from there is taken out at once.
-  SlotHeap<Place> requests;
+  SlotHeap<Place> requests;  // in the order of issue, because it takes all its ranks to end it, or swept over
   Sweep sweep;
   std::size_t count = 0;
   std::tuple<Bytes, Bytes, Bytes> progress;  // attained, bottleneck and total of the furthest stamp seen
@@ -147,11 +145,9 @@ class Concert final : public QueuedPolicy {
   void dequeue(Slot slot) override {
     const std::uint32_t number = store_.place(slot);
     if (number == kUnknown) {
-      if (unknown_.top(store_) == slot) unknown_.pop(store_);  // it is still in the store
       unknown_.prune(store_, --unknown_count_);
     } else {
       Phase& phase = phases_[number];
-      if (phase.requests.top(store_) == slot) phase.requests.pop(store_);
       phase.requests.prune(store_, --phase.count);
       settle(number, store_.request(slot));
     }
