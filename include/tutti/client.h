@@ -60,6 +60,9 @@ struct ClientOptions {
   Cluster cluster;
   // Nothing: TUTTI_APP, else the batch system's job number, else the session's.
   std::optional<ApplicationId> application{};
+  // Processes of the application, each of which moves about as much as this one. Nothing: 1 if `application` is given,
+  // else TUTTI_PROCESSES, else as many as srun or mpirun have started, else 1.
+  std::optional<std::uint32_t> processes{};
   // A name for people, under which phase sizes are remembered; nothing: TUTTI_JOB, else the batch system's job name,
   // else the program's.
   std::string job{};
@@ -125,7 +128,7 @@ struct WritePart {
 };
 
 struct PhaseAnnouncement {
-  Bytes total{};           // this application will read and write, all targets together; 0: learn it
+  Bytes total{};           // this application will read and write, all targets and processes together; 0: learn it
   std::uint64_t kind = 0;  // phases that repeat with sizes of their own, e.g. 1 checkpoints, 2 input
 };
 

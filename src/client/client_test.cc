@@ -150,6 +150,32 @@ TEST_F(ClientTest, StampsSayWhatTheBusiestTargetGets) {
   EXPECT_EQ(third.phase_total.count(), 2000u) << "learned from the phase before";
 }
 
+// Two processes of a job, each with half of what was announced: nodes see one phase of that size, also the second time.
+TEST_F(ClientTest, ProcessesOfAnApplicationStampForEachOther) {
+  start(2);
+  options_.processes = 2;
+  std::vector<std::unique_ptr<Client>> processes;
+  for (int i = 0; i < 2; ++i) processes.push_back(std::move(*Client::connect(options_)));
+  for (int phase = 1; phase <= 2; ++phase) {
+    for (std::size_t i = 0; i < processes.size(); ++i) {
+      auto file = *processes[i]->open("shared", {.write = true, .create = true});
+      processes[i]->begin_phase({.total = Bytes(8000)});
+      ASSERT_TRUE(file->write(i * 4000, std::vector<std::byte>(2000)));
+      ASSERT_TRUE(file->write(i * 4000 + 2000, std::vector<std::byte>(2000)));
+      processes[i]->end_phase();
+    }
+  }
+  std::size_t seen_in_all = 0;
+  for (auto& node : nodes_)
+    for (const auto& seen : node->seen()) {
+      EXPECT_EQ(seen.stamp.phase_total.count(), 4000u) << "phase " << seen.stamp.phase;
+      EXPECT_EQ(seen.stamp.bottleneck.count(), 2000u);
+      EXPECT_LE(seen.stamp.attained.count(), 2000u);
+      ++seen_in_all;
+    }
+  EXPECT_EQ(seen_in_all, 16u);
+}
+
 TEST_F(ClientTest, ManyOperationsMayBeUnderWayWithinTheNodesLimits) {
   start(2, 20s, {.requests = 3, .bytes = 1 << 20});
   connect();

@@ -17,6 +17,7 @@ namespace tutti {
 
 Core::Core(ClientOptions options) : options_(std::move(options)) {
   const Environment environment = [](const char* name) { return std::getenv(name); };
+  if (!options_.processes) options_.processes = options_.application ? 1 : processes_from(environment);
   if (!options_.application) options_.application = application_from(environment);
   if (options_.job.empty()) options_.job = job_from(environment);
   if (options_.state_directory.empty()) {
@@ -30,6 +31,7 @@ Core::Core(ClientOptions options) : options_(std::move(options)) {
   phases_.emplace(Phases::Options{.application = *options_.application,
                                   .gap = options_.phase_gap,
                                   .targets = static_cast<std::uint32_t>(targets_.size()),
+                                  .processes = *options_.processes,
                                   .memory_file = memory_file()});
 }
 

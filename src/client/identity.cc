@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <string_view>
 
 namespace tutti {
 namespace {
@@ -27,6 +28,18 @@ ApplicationId application_from(const Environment& environment) {
     if (const char* value = environment(name); value != nullptr && *value != '\0') return from_text(value);
   }
   return static_cast<ApplicationId>(::getsid(0));
+}
+
+std::uint32_t processes_from(const Environment& environment) {
+  for (const char* name : {"TUTTI_PROCESSES", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    const char* value = environment(name);
+    if (value == nullptr) continue;
+    const std::string_view text = value;
+    std::uint32_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error == std::errc{} && end == text.data() + text.size() && number > 0) return number;
+  }
+  return 1;
 }
 
 std::string job_from(const Environment& environment) {

@@ -16,6 +16,10 @@ using Environment = std::function<const char*(const char* name)>;
 // stands for itself (the digits before a '.' or '[' count), other text is hashed to one.
 ApplicationId application_from(const Environment& environment);
 
+// TUTTI_PROCESSES, else the number of processes that were started together with this one (SLURM_STEP_NUM_TASKS,
+// OMPI_COMM_WORLD_SIZE, PMI_SIZE), else 1. What is no number counts as not there.
+std::uint32_t processes_from(const Environment& environment);
+
 // TUTTI_JOB, else the batch system's name of the job, else the program's. At most 200 bytes.
 std::string job_from(const Environment& environment);
 

@@ -55,7 +55,9 @@ Stamp Phases::issue(OperationId operation, std::span<const TargetShare> shares, 
   if (!stamper_.in_phase()) kinds_.insert(0);
   ++running_;
   last_ = now;
-  return stamper_.stamp(operation, shares, now);
+  everybodys_.assign(shares.begin(), shares.end());
+  for (TargetShare& share : everybodys_) share.bytes = share.bytes * options_.processes;
+  return stamper_.stamp(operation, everybodys_, now);
 }
 
 void Phases::completed(TimePoint now) {

@@ -18,8 +18,9 @@ class Phases {
   struct Options {
     ApplicationId application = 0;
     Duration gap = std::chrono::seconds(1);
-    std::uint32_t targets = 1;  // that an announced total is spread over
-    std::string memory_file{};  // sizes learned by earlier runs; empty: none
+    std::uint32_t targets = 1;    // that an announced total is spread over
+    std::uint32_t processes = 1;  // of the application: what is issued here, all of them issue
+    std::string memory_file{};    // sizes learned by earlier runs; empty: none
   };
 
   explicit Phases(Options options);
@@ -45,6 +46,7 @@ class Phases {
   std::uint64_t running_ = 0;  // operations
   TimePoint last_{};           // something was issued or completed
   std::set<std::uint64_t> kinds_;
+  std::vector<TargetShare> everybodys_;  // scratch
 };
 
 }  // namespace tutti

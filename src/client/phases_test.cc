@@ -56,6 +56,23 @@ TEST(Phases, AnAnnouncedPhaseEndsWhenItIsSaid) {
   EXPECT_EQ(phases.issue(3, kShares, kStart + 10s).phase, stamp.phase + 1);
 }
 
+// Each of four processes moves a quarter of what was announced, and none hears of the others.
+TEST(Phases, AProcessSpeaksForAllThatDoTheSame) {
+  Phases phases({.application = 3, .gap = 1s, .targets = 2, .processes = 4});
+  for (int phase = 1; phase <= 2; ++phase) {
+    phases.begin({.total = Bytes(1600)}, kStart);
+    EXPECT_EQ(phases.issue(1, kShares, kStart).attained.count(), 0u);
+    const Stamp second = phases.issue(2, kShares, kStart);
+    EXPECT_EQ(second.phase_total.count(), 800u) << "phase " << phase << ": the one before was as large as was said";
+    EXPECT_EQ(second.attained.count(), 400u);
+    EXPECT_EQ(second.bottleneck.count(), 400u);
+    phases.completed(kStart);
+    phases.completed(kStart);
+    phases.end();
+  }
+  EXPECT_EQ(phases.learned(0).count(), 800u);
+}
+
 TEST(Phases, TheNextRunRemembers) {
   const auto path = testing::TempDir() + "tutti-phases-test";
   std::filesystem::remove(path);
@@ -90,6 +107,17 @@ TEST(Identity, ComesFromTheBatchSystem) {
   const auto climate = application_from(environment);
   EXPECT_LT(climate, 32768u);
   EXPECT_EQ(application_from(environment), climate);
+  EXPECT_EQ(processes_from(environment), 1u);
+  variables["PMI_SIZE"] = "8";
+  EXPECT_EQ(processes_from(environment), 8u);
+  variables["SLURM_STEP_NUM_TASKS"] = "64";
+  EXPECT_EQ(processes_from(environment), 64u);
+  for (const char* nonsense : {"", "0", "-1", "12x", "99999999999"}) {
+    variables["TUTTI_PROCESSES"] = nonsense;
+    EXPECT_EQ(processes_from(environment), 64u) << nonsense;
+  }
+  variables["TUTTI_PROCESSES"] = "2";
+  EXPECT_EQ(processes_from(environment), 2u);
   variables["SLURM_JOB_NAME"] = "ocean";
   EXPECT_EQ(job_from(environment), "ocean");
 }
