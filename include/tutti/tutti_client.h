@@ -36,8 +36,8 @@ int tutti_client_connect(const char* cluster, tutti_client** client);
 /* What is under way fails with -ESHUTDOWN. Files stay valid until they are closed, but every call on them fails. */
 void tutti_client_close(tutti_client* client);
 
-/* `total`: what all processes of this application will read and write in the phase, 0 if unknown; `kind`: tells phases apart that repeat
- * with sizes of their own. */
+/* `total`: what all processes of this application will read and write in the phase, 0 if unknown; `kind`: tells phases
+ * apart that repeat with sizes of their own. */
 void tutti_client_begin_phase(tutti_client* client, uint64_t total, uint64_t kind);
 void tutti_client_end_phase(tutti_client* client);
 

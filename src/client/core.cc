@@ -62,9 +62,9 @@ void Core::stop() {
   (void)phases_->save();  // a guess for next time; nobody waits for it
 }
 
-Stamp Core::issue(std::span<const TargetShare> shares) {
+Stamp Core::issue(std::vector<TargetShare> shares) {
   std::lock_guard lock(mutex_);
-  return phases_->issue(++last_operation_, shares, real_clock().now());
+  return phases_->issue(++last_operation_, std::move(shares), real_clock().now());
 }
 
 void Core::completed() {

@@ -30,7 +30,7 @@ class Core {
   std::uint64_t new_file_key() { return ++last_key_; }
 
   // Stamps one operation; followed by completed() when all its requests are done.
-  Stamp issue(std::span<const TargetShare> shares);
+  Stamp issue(std::vector<TargetShare> shares);
   void completed();
   void begin_phase(const PhaseAnnouncement& announcement);
   void end_phase();

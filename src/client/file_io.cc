@@ -146,7 +146,7 @@ std::vector<OpenFile::Range> OpenFile::ranges_of(const std::vector<WritePart>& p
 Stamp OpenFile::issue(const std::vector<Group>& groups) const {
   std::vector<TargetShare> shares;
   for (const auto& group : groups) shares.push_back({group.target, Bytes(group.bytes)});
-  return core_->issue(shares);
+  return core_->issue(std::move(shares));
 }
 
 CallPointer OpenFile::transfer(std::span<const Range> ranges, Send send, Done done) {

@@ -50,14 +50,13 @@ void Phases::end() {
   stamper_.end_phase();
 }
 
-Stamp Phases::issue(OperationId operation, std::span<const TargetShare> shares, TimePoint now) {
+Stamp Phases::issue(OperationId operation, std::vector<TargetShare> shares, TimePoint now) {
   if (!announced_ && running_ == 0 && now - last_ >= options_.gap) stamper_.end_phase();
   if (!stamper_.in_phase()) kinds_.insert(0);
   ++running_;
   last_ = now;
-  everybodys_.assign(shares.begin(), shares.end());
-  for (TargetShare& share : everybodys_) share.bytes = share.bytes * options_.processes;
-  return stamper_.stamp(operation, everybodys_, now);
+  for (TargetShare& share : shares) share.bytes = share.bytes * options_.processes;
+  return stamper_.stamp(operation, shares, now);
 }
 
 void Phases::completed(TimePoint now) {

@@ -6,8 +6,8 @@
 #include <tutti/client.h>
 
 #include <set>
-#include <span>
 #include <string>
+#include <vector>
 
 #include "sched/stamper.h"
 
@@ -19,7 +19,7 @@ class Phases {
     ApplicationId application = 0;
     Duration gap = std::chrono::seconds(1);
     std::uint32_t targets = 1;    // that an announced total is spread over
-    std::uint32_t processes = 1;  // of the application: what is issued here, all of them issue
+    std::uint32_t processes = 1;  // of the application: each issues what this one does
     std::string memory_file{};    // sizes learned by earlier runs; empty: none
   };
 
@@ -29,7 +29,7 @@ class Phases {
   void end();
 
   // The stamp of an operation that begins now. Every issue() is followed by one completed().
-  Stamp issue(OperationId operation, std::span<const TargetShare> shares, TimePoint now);
+  Stamp issue(OperationId operation, std::vector<TargetShare> shares, TimePoint now);
   void completed(TimePoint now);
 
   Bytes learned(std::uint64_t kind) const { return stamper_.learned(kind); }
@@ -46,7 +46,6 @@ class Phases {
   std::uint64_t running_ = 0;  // operations
   TimePoint last_{};           // something was issued or completed
   std::set<std::uint64_t> kinds_;
-  std::vector<TargetShare> everybodys_;  // scratch
 };
 
 }  // namespace tutti
