@@ -156,7 +156,7 @@ Result<ExperimentResult> sc11_figure6_live(const LabOptions& options) {
   result.mode = "live";
   result.device =
       "hdd-7200 and ssd-2010, modelled, 2 and 128 times slower; 16 node processes, one process of 8 threads per "
-      "application";
+      "application; on disk window and concert by offset, mean of 4 placements";
   result.columns = {"device", "applications", "fifo ms", "window ms", "concert ms", "reduction %"};
   for (const bool flash : {false, true}) {
     const std::string device = flash ? "ssd" : "hdd";
