@@ -13,7 +13,7 @@ struct storage {
   int in_order;
 };
 
-/* Where a real server would do its I/O: one vectored operation. The batch is done when this returns. */
+/* A real server does its I/O here: one vectored operation. The batch is complete when this returns. */
 static void process(const tutti_request* requests, size_t count, void* arg) {
   struct storage* storage = arg;
   for (size_t i = 0; i < count; i++) {
@@ -23,7 +23,7 @@ static void process(const tutti_request* requests, size_t count, void* arg) {
   }
 }
 
-/* Requests that the server will not serve because it stops: tell their clients. */
+/* Requests that are not served because the server stops: report this to their clients. */
 static void dropped(const tutti_request* requests, size_t count, void* arg) {
   (void)arg;
   for (size_t i = 0; i < count; i++) printf("request %" PRIu64 ": sorry, shutting down\n", requests[i].id);
@@ -63,7 +63,7 @@ int main(void) {
     tutti_request request = small_write(number);
     if (tutti_add(scheduler, &request) != TUTTI_OK) fprintf(stderr, "%s\n", tutti_last_error());
   }
-  /* Wrong input is an error to look at, never a crash. */
+  /* Wrong input gives an error, never a crash. */
   tutti_request empty = small_write(2000);
   empty.length = 0;
   if (tutti_add(scheduler, &empty) == TUTTI_INVALID) printf("refused: %s\n", tutti_last_error());

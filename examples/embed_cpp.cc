@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A storage server in C++ that serves requests in the order of a policy: the whole of what embedding takes.
-// Two jobs write at once; `window` lets the server finish one job before it turns to the other.
+// A storage server in C++ that serves requests in the order of a policy.
+// Two jobs write at the same time; with `window` the server finishes one job before it serves the other.
 #include <tutti/sched.h>
 
 #include <cstdio>
@@ -10,7 +10,7 @@ using tutti::Scheduler;
 
 namespace {
 
-// Where a real server would do its I/O: one vectored operation for the whole batch.
+// A real server does its I/O here: one vectored operation for the whole batch.
 void serve(const Scheduler::Dispatched& batch) {
   const tutti::Request& first = batch.requests.front();
   std::printf("job %u: file %lu, offset %lu, %zu requests\n", first.stamp.application,
@@ -46,14 +46,14 @@ int main() {
     return 1;
   }
 
-  // The requests of the two jobs arrive in turns.
+  // The requests of the two jobs arrive alternately.
   for (std::uint64_t piece = 0; piece < 3; ++piece) {
     for (const tutti::ApplicationId job : {2U, 1U}) {
       if (auto added = (*scheduler)->add(write_of(job, piece)); !added)
         std::fprintf(stderr, "%s\n", added.error().message.c_str());
     }
   }
-  // Wrong input is an error to look at, never a crash.
+  // Wrong input gives an error, never a crash.
   if (auto twice = (*scheduler)->add(write_of(1, 0)); !twice)
     std::printf("refused: %s\n", twice.error().message.c_str());
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of agios.h on the one library a process can start through them.
+// The functions of agios.h. A process has at most one library.
 #include "agios.h"
 
 #include <exception>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "complaints.h"
 #include "library.h"
 
@@ -13,26 +13,26 @@ namespace tutti::agios {
 namespace {
 
 struct Process {
-  std::mutex mutex;
+  Mutex mutex;
   std::shared_ptr<Library> library;  // guarded by mutex; null: not started
 };
 
-// Never destroyed: a program that ends without agios_exit() must not see callbacks after main().
+// Never destroyed: a program that ends without agios_exit() must not get callbacks after main().
 Process& process_wide() {
   static auto& process = *new Process;
   return process;
 }
 
 std::shared_ptr<Library> current() {
-  std::lock_guard guard(process_wide().mutex);
+  Lock guard(process_wide().mutex);
   return process_wide().library;
 }
 
 Result<void> start(const Callbacks& callbacks, const char* config_file, std::int32_t max_queue_id) {
   if (!callbacks.process) return fail(ErrorCode::kInvalid, "process is NULL");
   if (max_queue_id < 0) return fail(ErrorCode::kInvalid, "max_queue_id is negative");
-  std::lock_guard guard(process_wide().mutex);
-  if (process_wide().library) return fail(ErrorCode::kInvalid, "started already; agios_exit() first");
+  Lock guard(process_wide().mutex);
+  if (process_wide().library) return fail(ErrorCode::kInvalid, "already started; call agios_exit() first");
   auto configuration = read_configuration(config_file, max_queue_id);
   if (!configuration) return Failure(configuration.error());
   auto library = Library::start(callbacks, *configuration, max_queue_id);
@@ -45,16 +45,16 @@ Result<void> start(const Callbacks& callbacks, const char* config_file, std::int
 // Requests can still be released while the library finishes.
 void finish(const std::shared_ptr<Library>& library) {
   library->finish();
-  std::lock_guard guard(process_wide().mutex);
+  Lock guard(process_wide().mutex);
   if (process_wide().library == library) process_wide().library.reset();
 }
 
-// Runs a call on the library, with no exception (memory) past this line.
+// Runs a call on the library and catches its exceptions (out of memory).
 template <typename Call>
 bool on_library(const char* name, Call call) noexcept {
   try {
     if (const auto library = current()) return call(library);
-    complain(name, "not started; agios_init() first");
+    complain(name, "not started; call agios_init() first");
   } catch (const std::exception& problem) {
     complain(name, problem.what());
   }
@@ -82,7 +82,7 @@ bool agios_init(void* (*process)(int64_t id), void* (*process_list)(int64_t* ids
 
 void agios_exit(void) {
   on_library("agios_exit", [](const auto& library) {
-    if (library->inside_callback())  // which cannot wait for its own end
+    if (library->inside_callback())  // must not wait for itself
       std::thread([library] { tutti::agios::finish(library); }).detach();
     else
       tutti::agios::finish(library);

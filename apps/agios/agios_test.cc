@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server written for AGIOS on our library; among it a test for each fault of AGIOS that ours must not have.
+// A server written for AGIOS uses our library. AgiosFaults: faults of AGIOS that our library must not have.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -80,7 +80,7 @@ TEST(AgiosFaults, InitTwiceNeitherHangsNorHarms) {
   ASSERT_TRUE(Piece{}.add(1));
   server.wait_for(1);
   agios_exit();
-  agios_exit();  // once too often
+  agios_exit();  // a second time
   EXPECT_FALSE(Piece{}.add(2)) << "not started";
   ASSERT_TRUE(server.start(algorithm("SJF"))) << "and again from the start";
   ASSERT_TRUE(Piece{}.add(3));
@@ -127,7 +127,7 @@ TEST(AgiosFaults, CancelTakesTheRightRequest) {
   EXPECT_EQ(ids, (Ids{1, 3}));
 }
 
-// By all threads of this process: the load of the machine does not matter.
+// CPU time of all threads of this process; independent of other load on the machine.
 std::chrono::nanoseconds cpu_used() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
@@ -161,7 +161,7 @@ TEST_P(EveryAlgorithm, BurnsNoCpuWhileIdle) {
 class AggregatingAlgorithm : public ::testing::TestWithParam<const char*> {};
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::int64_t kQueued = 4'000;  // sanitizers look for other faults, and take their time
+constexpr std::int64_t kQueued = 4'000;  // fewer under sanitizers, which are slow
 #else
 constexpr std::int64_t kQueued = 80'000;
 #endif
@@ -173,7 +173,7 @@ TEST_P(AggregatingAlgorithm, TakesAndServesDeepQueues) {
   const auto before = cpu_used();
   Piece piece;
   for (std::int64_t i = 0; i < kQueued; ++i) {
-    piece.offset = (i * 7919 % kQueued) * 8192;  // one file, no order, nothing adjoins
+    piece.offset = (i * 7919 % kQueued) * 8192;  // one file, random order, no adjoining requests
     ASSERT_TRUE(piece.add(i));
   }
   server.open();
@@ -294,9 +294,9 @@ TEST(AgiosCallbacks, MayEndTheLibrary) {
   server.plug();
   for (std::int64_t id = 1; id <= 3; ++id) ASSERT_TRUE(Piece{}.add(id));
   server.open();
-  server.wait_for(3);  // what was queued is handed out all the same
+  server.wait_for(3);  // queued requests are still dispatched
   while (Piece{}.release()) continue;
-  while (!server.start(algorithm("SJF"))) std::this_thread::yield();  // until the old one is gone
+  while (!server.start(algorithm("SJF"))) std::this_thread::yield();  // until the old library has ended
 }
 
 TEST(AgiosThreads, ManyMayUseItAtOnce) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the AGIOS interface share: configuration files, and a server behind its callbacks.
+// Shared by the tests of the AGIOS interface: configuration files, and a server with its callbacks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace tutti::agios {
 
-// A file that is gone with the test.
+// A file that is removed with the object.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& text) { std::ofstream(path_) << text; }
@@ -37,8 +37,8 @@ inline std::string algorithm(const std::string& name) {
   return options("default_algorithm = \"" + name + "\" ;");
 }
 
-// A server written for AGIOS: its callbacks write down what they are given. AGIOS passes no pointer along, so there is
-// one server at a time.
+// A server written for AGIOS. Its callbacks record their arguments. AGIOS passes no pointer to callbacks, so only one
+// server can exist at a time.
 class AgiosServer {
  public:
   AgiosServer() { current_ = this; }
@@ -53,7 +53,7 @@ class AgiosServer {
     return agios_init(&AgiosServer::process, lists ? &AgiosServer::process_list : nullptr, file.path(), queues);
   }
 
-  // From now on callbacks wait, the next one first of all: what is added piles up behind it.
+  // Blocks the next callback, so that added requests stay queued.
   void plug() {
     shut_ = true;
     EXPECT_TRUE(agios_add_request(const_cast<char*>("plug"), RT_READ, 0, 1, -1, 0));
@@ -67,7 +67,7 @@ class AgiosServer {
     changed_.notify_all();
   }
 
-  // Waits until that many requests were handed out.
+  // Waits until this many requests were passed to callbacks.
   void wait_for(std::size_t requests) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return count() >= requests; });
@@ -83,7 +83,7 @@ class AgiosServer {
     return all;
   }
 
-  std::function<void(std::int64_t)> then = [](std::int64_t) {};  // what process does after it has noted the id
+  std::function<void(std::int64_t)> then = [](std::int64_t) {};  // called by process after it has recorded the id
 
  private:
   static void* process(std::int64_t id) {
@@ -114,7 +114,7 @@ class AgiosServer {
   bool shut_ = false;
 };
 
-// AGIOS takes char*, also where it does not write.
+// AGIOS takes char* even for constant strings.
 struct Piece {
   std::string file = "file";
   std::int32_t type = RT_WRITE;

@@ -3,16 +3,17 @@
 
 #include <fmt/core.h>
 
-#include <mutex>
 #include <set>
 #include <string>
+
+#include "base/mutex.h"
 
 namespace tutti::agios {
 
 void complain(std::string_view reason, std::string_view details) {
-  static auto& mutex = *new std::mutex;  // never destroyed: threads may complain to the very end
+  static auto& mutex = *new Mutex;  // never destroyed: threads may use it at process exit
   static auto& known = *new std::set<std::string, std::less<>>;
-  std::lock_guard guard(mutex);
+  Lock guard(mutex);
   if (!known.emplace(reason).second) return;
   fmt::print(stderr, "agios: {}{}{}\n", reason, details.empty() ? "" : ": ", details);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// AGIOS's interface has no room for reasons, so they go to standard error: each once, however often it comes up.
+// The AGIOS interface cannot return reasons for errors, so each reason is printed once on standard error.
 #pragma once
 
 #include <string_view>
 
 namespace tutti::agios {
 
-// `reason` tells complaints apart; `details` are printed the first time only. Thread-safe.
+// Prints `reason` and `details` unless the same reason was already printed. Thread-safe.
 void complain(std::string_view reason, std::string_view details = {});
 
 }  // namespace tutti::agios

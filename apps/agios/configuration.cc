@@ -21,7 +21,7 @@ constexpr const char* kDefaultFile = "/etc/agios.conf";
 constexpr const char* kGroup = "library_options";
 constexpr const char* kOwnGroup = "tutti_options";
 
-// What a file may set, with AGIOS's own defaults.
+// The values of a file, with AGIOS's defaults.
 struct Settings {
   std::string default_algorithm = "SJF";
   std::string starting_algorithm;
@@ -31,7 +31,7 @@ struct Settings {
   std::int64_t sw_window = 1000;        // ms
   std::int64_t twins_window = 2000;     // us
   std::string wfq_conf;
-  PolicyOptions own;  // options of Tutti's policy, given in its own words
+  PolicyOptions own;  // options with Tutti's own names
 };
 
 struct IntegerKey {
@@ -72,7 +72,7 @@ constexpr std::array kUnsupported = {
     UnsupportedKey{"max_trace_buffer_size", kNoTrace},
 };
 
-// AGIOS's algorithms as policies.
+// The policies for AGIOS's algorithms.
 struct Algorithm {
   std::string_view name;
   std::string_view policy;
@@ -111,7 +111,7 @@ auto find(const Table& table, std::string_view name) {
   return std::find_if(table.begin(), table.end(), [&](const auto& row) { return row.name == name; });
 }
 
-// One file while it is read. Errors and remarks say where.
+// Reads one file. Errors and remarks contain file and line.
 class Reader {
  public:
   Reader() { config_init(&config_); }
@@ -128,13 +128,13 @@ class Reader {
   Result<void> read_integer(const config_setting_t* setting, const IntegerKey& key, Settings& settings);
   Result<void> read_own(const config_setting_t* group, Settings& settings);
   void remark_on(const config_setting_t* setting, std::string_view what) {
-    remarks.push_back(fmt::format("{}: '{}' has no effect: {}", place(setting), config_setting_name(setting), what));
+    remarks.push_back(fmt::format("{}: '{}' has no effect: {}", position(setting), config_setting_name(setting), what));
   }
   Failure wrong(const config_setting_t* setting, std::string_view expected) const {
     return fail(ErrorCode::kInvalid,
-                fmt::format("{}: '{}' must be {}", place(setting), config_setting_name(setting), expected));
+                fmt::format("{}: '{}' must be {}", position(setting), config_setting_name(setting), expected));
   }
-  std::string place(const config_setting_t* setting) const {
+  std::string position(const config_setting_t* setting) const {
     return fmt::format("{}:{}", file_, config_setting_source_line(setting));
   }
 
@@ -146,7 +146,7 @@ Result<void> Reader::read(const std::string& file, Settings& settings) {
   file_ = file;
   if (config_read_file(&config_, file.c_str()) == CONFIG_TRUE) return read_root(settings);
   if (config_error_type(&config_) == CONFIG_ERR_FILE_IO)
-    return fail(ErrorCode::kIo, fmt::format("{}: cannot be read", file), errno);
+    return fail(ErrorCode::kIo, fmt::format("{}: {}", file, std::strerror(errno)), errno);
   return fail(ErrorCode::kInvalid,
               fmt::format("{}:{}: {}", file, config_error_line(&config_), config_error_text(&config_)));
 }
@@ -184,7 +184,7 @@ Result<void> Reader::read_key(const config_setting_t* setting, Settings& setting
   }
   const bool no_trace = name == "trace" && config_setting_type(setting) == CONFIG_TYPE_BOOL &&
                         config_setting_get_bool(setting) == CONFIG_FALSE;
-  if (no_trace) return {};  // just what happens
+  if (no_trace) return {};  // matches this library's behaviour
   const auto unsupported = find(kUnsupported, name);
   remark_on(setting, unsupported != kUnsupported.end() ? unsupported->reason : "there is no such key");
   return {};
@@ -209,7 +209,7 @@ Result<void> Reader::read_own(const config_setting_t* group, Settings& settings)
   return {};
 }
 
-// A policy by AGIOS's name for it, or by Tutti's own.
+// Finds a policy by AGIOS's or Tutti's name.
 std::optional<Configuration> choose(const std::string& name, const Settings& settings, std::int32_t max_queue_id) {
   if (const auto algorithm = find(kAlgorithms, name); algorithm != kAlgorithms.end())
     return Configuration{std::string(algorithm->policy), algorithm->options(settings, max_queue_id), {}};
@@ -224,7 +224,7 @@ Result<Configuration> choose(const Settings& settings, std::int32_t max_queue_id
   for (const PolicyInfo& policy : policies()) names.push_back(policy.name);
   const std::string unknown = fmt::format("default_algorithm: there is no '{}'; there are: {}",
                                           settings.default_algorithm, fmt::join(names, ", "));
-  // AGIOS starts with this one while an automatic algorithm, which we have none of, makes up its mind.
+  // AGIOS uses this algorithm until an automatic one has decided. This library has no automatic algorithms.
   auto start = choose(settings.starting_algorithm, settings, max_queue_id);
   if (!start) return fail(ErrorCode::kInvalid, unknown);
   start->remarks.push_back(fmt::format("{}; starting_algorithm '{}' it is", unknown, settings.starting_algorithm));

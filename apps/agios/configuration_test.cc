@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// AGIOS's configuration keys as policies and options of Tutti.
+// Translation of AGIOS's configuration keys to policies and options of Tutti.
 #include "configuration.h"
 
 #include <gmock/gmock.h>
@@ -83,27 +83,27 @@ TEST(AgiosConfiguration, FallsBackToTheStartingAlgorithm) {
 }
 
 TEST(AgiosConfiguration, TakesTuttisOwnPoliciesAndOptions) {
-  const auto configuration = read(algorithm("concert") + "tutti_options: { patience = \"3s\"; };");
+  const auto configuration = read(algorithm("concert") + "tutti_options: { gather = \"3ms\"; };");
   ASSERT_TRUE(configuration);
   EXPECT_EQ(configuration->policy, "concert");
-  EXPECT_EQ(configuration->options, (PolicyOptions{{"patience", "3s"}}));
+  EXPECT_EQ(configuration->options, (PolicyOptions{{"gather", "3ms"}}));
 
   AgiosServer server;
   EXPECT_FALSE(server.start(algorithm("NOOP") + "tutti_options: { nonsense = \"1\"; };"));
 }
 
 TEST(AgiosConfiguration, ReadsTheWeightsOfWfq) {
-  TemporaryFile weights("# queue weight\n0 1\n\n3 2.5  # the big one\n");
+  TemporaryFile weights("10 1\n\n2.5\n");
   const std::string lines = "default_algorithm = \"WFQ\"\nwfq_conf = \"" + std::string(weights.path()) + "\"";
   const auto configuration = read(options(lines));
   ASSERT_TRUE(configuration) << configuration.error().message;
-  EXPECT_EQ(configuration->options, (PolicyOptions{{"weights", "0=1, 3=2.5"}}));
+  EXPECT_EQ(configuration->options, (PolicyOptions{{"weights", "0=10, 1=1, 2=2.5"}}));
 
-  for (const char* wrong : {"0", "0 0", "-1 1", "0 1 2", "zero one"}) {
+  for (const char* wrong : {"0", "-1", "one", "1x", "inf", "# 1"}) {
     TemporaryFile file(std::string("7 1\n") + wrong + "\n");
     const auto read = read_weights(file.path());
     ASSERT_FALSE(read) << wrong;
-    EXPECT_THAT(read.error().message, HasSubstr(":2: '"));
+    EXPECT_THAT(read.error().message, HasSubstr("queue 2 is '"));
   }
   EXPECT_FALSE(read_weights("/nonexistent/weights"));
 }

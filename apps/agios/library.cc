@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "agios.h"
+#include "base/mutex.h"
 #include "complaints.h"
 
 namespace tutti::agios {
@@ -11,7 +12,7 @@ namespace {
 
 thread_local const Library* calling = nullptr;  // the library whose callback this thread is in
 
-// AGIOS knows no bounds; these are only there so that a mistake does not eat all memory.
+// AGIOS has no limits. These only prevent a faulty server from using all memory.
 constexpr std::size_t kMostRequests = std::size_t{1} << 24;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
 
@@ -39,7 +40,7 @@ Result<std::shared_ptr<Library>> Library::start(const Callbacks& callbacks, cons
   };
   tutti_callbacks functions{};
   functions.process = hand_out;
-  functions.dropped = hand_out;  // nothing is ever dropped: finish() drains
+  functions.dropped = hand_out;  // never called: finish() drains
   functions.arg = library.get();
   functions.explicit_completion = 1;
   if (tutti_create_with_callbacks(&config, &functions, &library->scheduler_) != TUTTI_OK)
@@ -59,17 +60,17 @@ bool Library::add(const RequestName& name, std::int64_t id, std::int32_t queue_i
   request.direction = name.type == RT_WRITE ? TUTTI_WRITE : TUTTI_READ;
   request.target = request.stamp.application = static_cast<std::uint32_t>(std::max(queue_id, 0));
 
-  std::unique_lock lock(mutex_);
-  const Place place{open(name), ++last_request_};
-  waiting_.emplace(place, id);
-  lock.unlock();  // a callback may want it before we are back
-  request.id = place.id;
-  request.file = place.key.file;
+  Lock lock(mutex_);
+  const UniqueKey unique{open(name), ++last_request_};
+  waiting_.emplace(unique, id);
+  lock.unlock();  // a callback may lock it during the next call
+  request.id = unique.id;
+  request.file = unique.key.file;
   if (tutti_add(scheduler_, &request) == TUTTI_OK) return true;
 
   const std::string reason = tutti_last_error();
   lock.lock();
-  waiting_.erase(place);
+  waiting_.erase(unique);
   close(name.file);
   complain("agios_add_request refuses a request", reason);
   return false;
@@ -77,7 +78,7 @@ bool Library::add(const RequestName& name, std::int64_t id, std::int32_t queue_i
 
 bool Library::release(const RequestName& name) {
   if (!acceptable(name)) return false;
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   const auto key = find(name);
   const auto found = key ? handed_out_.lower_bound({*key, 0}) : handed_out_.end();
   if (found == handed_out_.end() || found->first.key != *key) {
@@ -86,7 +87,7 @@ bool Library::release(const RequestName& name) {
   }
   tutti_request done{};
   done.id = found->first.id;
-  const UserIds list = std::move(found->second);  // goes after the lock
+  const UserIds list = std::move(found->second);  // freed after the lock is released
   handed_out_.erase(found);
   close(name.file);
   lock.unlock();
@@ -95,12 +96,12 @@ bool Library::release(const RequestName& name) {
 
 bool Library::cancel(const RequestName& name) {
   if (!acceptable(name)) return false;
-  std::lock_guard guard(mutex_);
+  Lock guard(mutex_);
   const auto key = find(name);
-  auto place = key ? waiting_.lower_bound({*key, 0}) : waiting_.end();
-  for (; place != waiting_.end() && place->first.key == *key; ++place) {
-    if (tutti_cancel(scheduler_, place->first.id) != TUTTI_OK) continue;  // on its way to the callback
-    waiting_.erase(place);
+  auto entry = key ? waiting_.lower_bound({*key, 0}) : waiting_.end();
+  for (; entry != waiting_.end() && entry->first.key == *key; ++entry) {
+    if (tutti_cancel(scheduler_, entry->first.id) != TUTTI_OK) continue;  // already dispatched
+    waiting_.erase(entry);
     close(name.file);
     return true;
   }
@@ -145,14 +146,14 @@ void Library::hand_out(std::span<const tutti_request> requests) {
 
 Library::UserIds Library::note_handed_out(std::span<const tutti_request> requests) {
   auto ids = std::make_shared<std::vector<std::int64_t>>();
-  std::lock_guard guard(mutex_);
+  Lock guard(mutex_);
   for (const tutti_request& request : requests) {
     const Key key{request.file, request.direction == TUTTI_WRITE ? RT_WRITE : RT_READ,
                   static_cast<std::int64_t>(request.offset), static_cast<std::int64_t>(request.length)};
-    const auto place = waiting_.find({key, request.id});
-    ids->push_back(place->second);
-    handed_out_.emplace(place->first, ids);
-    waiting_.erase(place);
+    const auto entry = waiting_.find({key, request.id});
+    ids->push_back(entry->second);
+    handed_out_.emplace(entry->first, ids);
+    waiting_.erase(entry);
   }
   return ids;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies between agios_init() and agios_exit(): a scheduler, and the requests by file name, type, offset and length.
+// The state between agios_init() and agios_exit(): a scheduler, and its requests by file name, type, offset and length.
 #pragma once
 
 #include <tutti/sched.h>
@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "configuration.h"
 
 namespace tutti::agios {
@@ -25,7 +25,7 @@ struct Callbacks {
   void* (*process_list)(std::int64_t* ids, std::int32_t n) = nullptr;  // may be null
 };
 
-// A request in AGIOS's words.
+// How AGIOS identifies a request.
 struct RequestName {
   const char* file = nullptr;
   std::int32_t type = 0;
@@ -33,10 +33,10 @@ struct RequestName {
   std::int64_t length = 0;
 };
 
-// Thread-safe. Those that return bool complain when they return false.
+// Thread-safe. Functions that return false have printed the reason (complaints.h).
 class Library {
  public:
-  // The scheduler's own errors are passed on: an option out of range, for instance.
+  // Also returns errors of the scheduler, such as an option out of range.
   static Result<std::shared_ptr<Library>> start(const Callbacks& callbacks, const Configuration& configuration,
                                                 std::int32_t max_queue_id);
   ~Library();  // after finish(); not from a callback
@@ -45,9 +45,10 @@ class Library {
   bool release(const RequestName& name);
   bool cancel(const RequestName& name);
 
-  // Takes no more requests and hands out those it has. Returns after the last callback, so never from a callback.
+  // Accepts no more requests and dispatches the waiting ones. Returns after the last callback, so it must not be called
+  // in a callback.
   void finish();
-  // Whether the calling thread is this library's, inside a callback.
+  // True if the calling thread runs a callback of this library.
   bool inside_callback() const;
 
  private:
@@ -57,15 +58,16 @@ class Library {
     std::int64_t offset = 0, length = 0;
     auto operator<=>(const Key&) const = default;
   };
-  // A request among those of the same name; ours counts up, as users' ids need not be unique.
-  struct Place {
+  // Unique and ordered by age among requests with the same key. `id` is a counter, because the caller's ids need not be
+  // unique.
+  struct UniqueKey {
     Key key;
     RequestId id = 0;
-    auto operator<=>(const Place&) const = default;
+    auto operator<=>(const UniqueKey&) const = default;
   };
   struct File {
     FileId id = 0;
-    std::size_t requests = 0;  // waiting or handed out
+    std::size_t requests = 0;  // waiting or dispatched
   };
   using UserIds = std::shared_ptr<std::vector<std::int64_t>>;
 
@@ -76,21 +78,22 @@ class Library {
   void hand_out(std::span<const tutti_request> requests);
   UserIds note_handed_out(std::span<const tutti_request> requests);
   void call(std::vector<std::int64_t>& ids) const;
-  // The next three: mutex_ is held.
-  Key open(const RequestName& name);
-  std::optional<Key> find(const RequestName& name) const;  // none: no request of that file is known
-  void close(const char* file);
+  Key open(const RequestName& name) TUTTI_REQUIRES(mutex_);
+  std::optional<Key> find(const RequestName& name) const
+      TUTTI_REQUIRES(mutex_);  // none: no request of that file is known
+  void close(const char* file) TUTTI_REQUIRES(mutex_);
 
   const Callbacks callbacks_;
   const std::int32_t max_queue_id_;
-  tutti_scheduler* scheduler_ = nullptr;  // set before anybody else knows us
+  tutti_scheduler* scheduler_ = nullptr;  // set in start(), then constant
 
-  std::mutex mutex_;  // guards everything below
-  std::unordered_map<std::string, File> files_;
-  FileId last_file_ = 0;
-  RequestId last_request_ = 0;
-  std::map<Place, std::int64_t> waiting_;  // to the user's id
-  std::map<Place, UserIds> handed_out_;    // to the list that process_list was given, kept for as long
+  Mutex mutex_;  // guards everything below
+  std::unordered_map<std::string, File> files_ TUTTI_GUARDED_BY(mutex_);
+  FileId last_file_ TUTTI_GUARDED_BY(mutex_) = 0;
+  RequestId last_request_ TUTTI_GUARDED_BY(mutex_) = 0;
+  std::map<UniqueKey, std::int64_t> waiting_ TUTTI_GUARDED_BY(mutex_);  // value: the caller's id
+  std::map<UniqueKey, UserIds> handed_out_
+      TUTTI_GUARDED_BY(mutex_);  // value: the list passed to process_list, which must stay valid
 };
 
 }  // namespace tutti::agios

@@ -2,29 +2,28 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "configuration.h"
 
 namespace tutti::agios {
 
 Result<std::string> read_weights(const std::string& file) {
-  std::ifstream lines(file);
-  if (!lines) return fail(ErrorCode::kIo, fmt::format("wfq_conf: {}: cannot be read", file), errno);
-  std::string weights;
-  std::string line;
-  for (int number = 1; std::getline(lines, line); ++number) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    if ((words >> std::ws).eof()) continue;
-    std::int64_t queue = -1;
+  std::ifstream words(file);
+  if (!words) return fail(ErrorCode::kIo, fmt::format("wfq_conf: {}: {}", file, std::strerror(errno)), errno);
+  std::string weights, word;
+  for (int queue = 0; words >> word; ++queue) {
     double weight = 0;
-    std::string rest;
-    if (!(words >> queue >> weight) || queue < 0 || weight <= 0 || words >> rest)
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), weight);
+    if (error != std::errc() || end != word.data() + word.size() || !(weight > 0) || !std::isfinite(weight))
       return fail(ErrorCode::kInvalid,
-                  fmt::format("wfq_conf: {}:{}: '{}' is wrong; write a queue's number and its weight, e.g. 3 2.5", file,
-                              number, line));
-    weights += fmt::format("{}{}={}", weights.empty() ? "" : ", ", queue, weight);
+                  fmt::format("wfq_conf: {}: the weight of queue {} is '{}'; write one positive number per queue, e.g. "
+                              "10 1 2.5 for queues 0 to 2",
+                              file, queue, word));
+    weights += fmt::format("{}{}={}", queue == 0 ? "" : ", ", queue, weight);
   }
   return weights;
 }

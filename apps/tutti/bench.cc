@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti bench: how fast the parts of Tutti are on this machine.
+// tutti bench: measures the speed of Tutti's parts on this machine.
 #include "bench.h"
 
 #include "command.h"
@@ -12,9 +12,9 @@ void BenchArguments::define(CommandLine& line, const std::string& quick_means) {
 }
 
 Command bench_command() {
-  return {"bench", "Measure how fast Tutti is on this machine", [](CommandLine& line) {
-            for (const Command& part :
-                 {bench_gate_command(), bench_memory_command(), bench_net_command(), bench_sched_command()})
+  return {"bench", "Measure the speed of Tutti on this machine", [](CommandLine& line) {
+            for (const Command& part : {bench_gate_command(), bench_memory_command(), bench_net_command(),
+                                        bench_plan_command(), bench_sched_command()})
               part.define(line.subcommand(part.name, part.summary));
           }};
 }

@@ -6,7 +6,7 @@
 
 namespace tutti::cli {
 
-// What each of them takes.
+// Options that all benchmarks have.
 struct BenchArguments {
   bool quick = false;
   bool json = false;
@@ -17,6 +17,7 @@ struct BenchArguments {
 Command bench_gate_command();
 Command bench_memory_command();
 Command bench_net_command();
+Command bench_plan_command();
 Command bench_sched_command();
 
 }  // namespace tutti::cli

@@ -1,38 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti bench gate: what a turn costs. All times are compared with the bare round trip of the same kind of socket in
-// the same run, measured in turn with them, so that a busy machine slows both.
+// tutti bench gate: measures the cost of a turn. All times are compared with the round trip on a bare socket of the
+// same kind. Both are measured alternately in the same run, so that other load affects both.
+#include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
-#include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <fstream>
 #include <thread>
 
 #include "base/json.h"
 #include "base/table.h"
 #include "base/temporary_directory.h"
 #include "bench.h"
-#include "gate/channel.h"
-#include "gate/client.h"
-#include "gate/server.h"
+#include "bench_gate_processes.h"
 
 namespace tutti::cli {
 namespace {
 
 using Steady = std::chrono::steady_clock;
-using std::chrono::seconds;
-constexpr Duration kPatience = seconds(20);
-constexpr std::size_t kPayload = 34;  // of a REQ for one range of targets
+constexpr std::size_t kFrame = 90;  // size of a request for one range of targets
 
 struct Options : BenchArguments {
   std::uint32_t connections = 10'000;
@@ -47,104 +37,6 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Where a process runs makes a difference of several times to a round trip: while one is measured, servers get one
-// processor and the client another.
-class Pinned {
- public:
-  explicit Pinned(int processor) {
-    sched_getaffinity(0, sizeof(before_), &before_);
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(processor, &set);
-    sched_setaffinity(0, sizeof(set), &set);
-  }
-  ~Pinned() { sched_setaffinity(0, sizeof(before_), &before_); }
-  Pinned(const Pinned&) = delete;
-
- private:
-  cpu_set_t before_;
-};
-
-int last_processor() {
-  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) - 1;
-}
-
-// A process of our own, ended with us.
-class ChildProcess {
- public:
-  template <typename Body>
-  explicit ChildProcess(Body body) {
-    process_ = fork();
-    if (process_ != 0) return;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    body();
-    _exit(0);
-  }
-  ~ChildProcess() {
-    kill(process_, SIGKILL);
-    waitpid(process_, nullptr, 0);
-  }
-  ChildProcess(const ChildProcess&) = delete;
-
-  // Of processor time used so far.
-  double processor_seconds() const {
-    std::ifstream file(fmt::format("/proc/{}/stat", process_));
-    std::string word;
-    for (int i = 0; i < 13; ++i) file >> word;
-    double user = 0, system = 0;
-    file >> user >> system;
-    return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-  }
-  double resident_megabytes() const {
-    std::ifstream file(fmt::format("/proc/{}/statm", process_));
-    std::uint64_t total = 0, resident = 0;
-    file >> total >> resident;
-    return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6;
-  }
-
- private:
-  pid_t process_ = -1;
-};
-
-// A gate in a process of its own.
-struct GateProcess {
-  GateProcess(const std::string& directory, bool tcp)
-      : server(std::move(*gate::Server::create({.table = {.targets = 64, .lease = seconds(60)},
-                                                .addresses = {tcp ? "127.0.0.1:0" : directory + "/gate.sock"}}))),
-        address(tcp ? fmt::format("127.0.0.1:{}", server->port()) : directory + "/gate.sock"),
-        process([this] { (void)server->run(); }) {}
-
-  std::unique_ptr<gate::Server> server;
-  std::string address;
-  ChildProcess process;
-};
-
-// Sends back what it receives on its one connection, in a process of its own.
-struct EchoProcess {
-  EchoProcess(const std::string& directory, bool tcp)
-      : listener(std::move(*gate::listen_on(*gate::Address::parse(tcp ? "127.0.0.1:0" : directory + "/echo.sock")))),
-        address(tcp ? fmt::format("127.0.0.1:{}", gate::local_port(listener)) : directory + "/echo.sock"),
-        process([this] { serve(); }) {}
-
-  void serve() const {
-    gate::Fd fd;
-    while (!fd) {
-      pollfd waiting{listener.get(), POLLIN, 0};
-      poll(&waiting, 1, -1);
-      fd = gate::Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    }
-    std::array<std::byte, 4096> buffer;
-    while (true) {
-      const ssize_t count = recv(fd.get(), buffer.data(), buffer.size(), 0);
-      if (count <= 0 || send(fd.get(), buffer.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL) != count) return;
-    }
-  }
-
-  gate::Fd listener;
-  std::string address;
-  ChildProcess process;
-};
-
 struct Row {
   std::string socket;
   double round_trip = 0, acquire = 0, handover = 0;  // microseconds, medians
@@ -153,14 +45,14 @@ struct Row {
   double handover_ratio = 0;
 };
 
-void round_trip(const gate::Fd& fd) {
-  std::array<std::byte, kPayload> buffer{};
-  (void)send(fd.get(), buffer.data(), buffer.size(), MSG_NOSIGNAL);
-  (void)recv(fd.get(), buffer.data(), buffer.size(), MSG_WAITALL);
+void round_trip(const net::Socket& socket) {
+  std::array<std::byte, kFrame> buffer{};
+  (void)send(socket.file(), buffer.data(), buffer.size(), MSG_NOSIGNAL);
+  (void)recv(socket.file(), buffer.data(), buffer.size(), MSG_WAITALL);
 }
 
-// Median of the times `step` takes. Between two steps everybody comes to rest, as jobs do between phases; without the
-// pause, what is counted for one step would be the other side's work on the last one.
+// Median duration of `step`. A pause between steps lets the other side finish its work on the last step, as between
+// phases of jobs.
 template <typename Step>
 double time_each(int count, Step step) {
   std::vector<double> times;
@@ -180,25 +72,24 @@ double time_back_to_back(int count, Step step) {
   return microseconds(Steady::now() - start) / count;
 }
 
-// Two jobs by hand: from one's REL to the other's ACK.
+// Time from one job's release to another job's grant.
 class Handover {
  public:
-  explicit Handover(const std::string& address)
-      : jobs_{std::move(*gate::Channel::open(*gate::Address::parse(address), gate::Hello{1001, 1, "a"}, kPatience)),
-              std::move(*gate::Channel::open(*gate::Address::parse(address), gate::Hello{1002, 1, "b"}, kPatience))} {
+  Handover(BareJob first, BareJob second) : jobs_{std::move(first), std::move(second)} {
     ask(0);
-    hear(0, gate::Answer::Kind::kGranted);
+    jobs_[0].hear(wire::GateState::kHolding);
   }
   double time(int count) {
     std::vector<double> times;
     for (int i = 0; i < count; ++i) {
       const int next = 1 - holder_;
       ask(next);
-      hear(next, gate::Answer::Kind::kQueued);
+      jobs_[next].hear(wire::GateState::kQueued);
       std::this_thread::sleep_for(std::chrono::microseconds(30));
       const auto start = Steady::now();
-      (void)jobs_[holder_].send(gate::ReleaseMessage{tickets_[holder_]});
-      hear(next, gate::Answer::Kind::kGranted);
+      jobs_[holder_].release();
+      jobs_[holder_].send_all();
+      jobs_[next].hear(wire::GateState::kHolding);
       times.push_back(microseconds(Steady::now() - start));
       holder_ = next;
     }
@@ -207,35 +98,38 @@ class Handover {
 
  private:
   void ask(int job) {
-    (void)jobs_[job].send(gate::RequestMessage{++tickets_[job], Bytes(1), *gate::TargetList::parse("1")});
-  }
-  void hear(int job, gate::Answer::Kind kind) {
-    while (true) {
-      const auto message = jobs_[job].receive(kPatience);
-      if (!message || !*message) return;
-      if (const auto* answer = std::get_if<gate::AnswerMessage>(&**message); answer && answer->kind == kind) return;
-    }
+    jobs_[job].ask(1);
+    jobs_[job].send_all();
   }
 
-  gate::Channel jobs_[2];
-  gate::Ticket tickets_[2] = {0, 0};
+  BareJob jobs_[2];
   int holder_ = 0;
 };
 
 Result<Row> measure(const std::string& directory, bool tcp, bool quick) {
-  auto servers = std::make_unique<Pinned>(last_processor());  // children stay where their parent was
+  auto servers = std::make_unique<Pinned>(last_processor());  // children inherit the processor
   const GateProcess gate_process(directory, tcp);
+  if (!tcp) (void)gate_process.ready.port();
   const EchoProcess echo_process(directory, tcp);
   servers.reset();
   const Pinned client_side(0);
-  auto echo = gate::connect_to(*gate::Address::parse(echo_process.address), kPatience);
+  auto echo = net::connect_to(echo_process.address, net::steady_now() + kPatience);
   if (!echo) return Failure(echo.error());
-  auto client = gate::Client::create({.address = gate_process.address, .job = "bench"});
+  net::tune(echo->file());
+  fcntl(echo->file(), F_SETFL, 0);  // waits
+  const std::string key_file = directory + "/key";
+  std::ofstream(key_file) << std::string(kKey.size(), 'k');
+  chmod(key_file.c_str(), 0400);
+  auto client = gate::LiveGateClient::create({.address = gate_process.address, .job = "bench", .key_file = key_file});
   if (!client) return Failure(client.error());
-  if ((*client)->begin(gate::TargetList::everything(), {}) != gate::Outcome::kGranted)
+  if ((*client)->begin(gate::TargetList::everything(), {}) != gate::GateOutcome::kGranted)
     return fail(ErrorCode::kUnreachable, "the gate of the benchmark does not answer");
   (*client)->end();
-  Handover handover(gate_process.address);
+  const net::Endpoint endpoint = *gate::parse_address(gate_process.address);
+  auto first = BareJob::connect(endpoint, 1001), second = BareJob::connect(endpoint, 1002);
+  if (!first) return Failure(first.error());
+  if (!second) return Failure(second.error());
+  Handover handover(std::move(*first), std::move(*second));
   const gate::TargetList targets = *gate::TargetList::parse("0");
   const auto trip = [&] { round_trip(*echo); };
   const auto turn = [&] {
@@ -269,83 +163,64 @@ double own_processor_seconds() {
 
 struct Scale {
   std::size_t connections = 0;
-  double grants_per_millisecond = 0;  // in the best of ten slices: other work on the machine can only slow one down
+  double grants_per_millisecond = 0;  // in the best of ten slices, which other load disturbed least
   double median_slice = 0;            // grants per millisecond in the middle one
-  double processor_microseconds = 0;  // of the gate, per grant: what it could do if it had a processor to itself
-  double load_microseconds = 0;       // of the benchmark's own side, which must not be what limits
+  double processor_microseconds = 0;  // of the gate, per grant
+  double load_microseconds = 0;       // of the benchmark's clients, per grant; must not be the limit
   double megabytes = 0;
 };
 
-// Thousands of jobs that all want a turn all the time, each on one of 64 targets.
+// Thousands of jobs that always wait for a turn, each on one of 64 targets.
 class Crowd {
  public:
-  explicit Crowd(const std::string& address) : address_(*gate::Address::parse(address)) {}
+  explicit Crowd(const std::string& address) : address_(*gate::parse_address(address)) {}
 
   Result<void> join(std::size_t count) {
     jobs_.reserve(count);
     for (std::size_t i = 0; i < count; ++i) {
-      auto fd = gate::connect_to(address_, kPatience);
-      if (!fd) return Failure(fd.error());
-      jobs_.push_back({std::move(*fd), 0});
+      auto job = BareJob::connect(address_, i + 1);
+      if (!job) return Failure(job.error());
+      jobs_.push_back(std::move(*job));
       epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.u64 = i}};
-      if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, jobs_.back().fd.get(), &event) != 0)
+      if (epoll_ctl(epoll_.file(), EPOLL_CTL_ADD, jobs_.back().file(), &event) != 0)
         return fail(ErrorCode::kIo, "epoll", errno);
-      out_.clear();
-      encode(gate::Hello{i + 1, 1, fmt::format("job{}", i)}, out_);
-      ask(i);
+      jobs_[i].ask(static_cast<TargetId>(i % 64));
+      jobs_[i].send_all();
     }
     return {};
   }
-  // How many grants came in that time; each is given back, and asked for again, at once.
+  // The number of grants in that time. Each turn is returned and requested again at once.
   std::uint64_t run(Duration time) {
     std::uint64_t grants = 0;
     std::array<epoll_event, 512> events;
     for (const auto until = Steady::now() + time; Steady::now() < until;) {
-      const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 100);
+      const int count = epoll_wait(epoll_.file(), events.data(), static_cast<int>(events.size()), 100);
       for (int i = 0; i < count; ++i) grants += serve(events[static_cast<std::size_t>(i)].data.u64);
     }
     return grants;
   }
 
  private:
-  struct Job {
-    gate::Fd fd;
-    gate::Ticket ticket;
-  };
-  void ask(std::size_t i) {
-    const auto target = static_cast<gate::TargetId>(i % 64);
-    encode(gate::RequestMessage{++jobs_[i].ticket, Bytes(1), {false, {{target, target}}}}, out_);
-    (void)send(jobs_[i].fd.get(), out_.data(), out_.size(), MSG_NOSIGNAL);
-  }
-  // Answers are small and few: one receive takes all there are, whole.
   std::uint64_t serve(std::size_t i) {
-    std::array<std::byte, 4096> buffer;
-    const ssize_t count = recv(jobs_[i].fd.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     std::uint64_t grants = 0;
-    for (std::span<const std::byte> rest(buffer.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
-         !rest.empty();) {
-      const auto decoded = gate::decode(rest);
-      if (!decoded || !*decoded) break;
-      rest = rest.subspan((*decoded)->consumed);
-      const auto* answer = std::get_if<gate::AnswerMessage>(&(*decoded)->message);
-      if (!answer || answer->kind != gate::Answer::Kind::kGranted) continue;
-      ++grants;
-      out_.clear();
-      encode(gate::ReleaseMessage{jobs_[i].ticket}, out_);
-      ask(i);
+    jobs_[i].receive([&](wire::GateState state) { grants += state == wire::GateState::kHolding; });
+    for (std::uint64_t grant = 0; grant < grants; ++grant) {
+      jobs_[i].release();
+      jobs_[i].ask(static_cast<TargetId>(i % 64));
     }
+    if (grants > 0) jobs_[i].send_all();
     return grants;
   }
 
-  gate::Address address_;
-  gate::Fd epoll_{epoll_create1(EPOLL_CLOEXEC)};
-  std::vector<Job> jobs_;
-  std::vector<std::byte> out_;
+  const net::Endpoint address_;
+  net::Socket epoll_{epoll_create1(EPOLL_CLOEXEC)};
+  std::vector<BareJob> jobs_;
 };
 
 Result<Scale> measure_scale(const std::string& directory, const Options& options) {
   auto server_side = std::make_unique<Pinned>(last_processor());
   const GateProcess gate(directory, false);
+  (void)gate.ready.port();
   server_side.reset();
   const Pinned client_side(0);
   rlimit limit{};
@@ -433,10 +308,10 @@ int run(const Options& options) {
 }  // namespace
 
 Command bench_gate_command() {
-  return {"gate", "A turn at the gate against the bare round trip, handover, thousands of jobs", [](CommandLine& line) {
+  return {"gate", "Measure turns at the gate: latency, handover, thousands of jobs", [](CommandLine& line) {
             auto options = std::make_shared<Options>();
-            options->define(line, "Fewer rounds, 1000 jobs");
-            line.option("--connections", options->connections, "Jobs connected at once");
+            options->define(line, "Measure fewer rounds, with 1000 jobs");
+            line.option("--connections", options->connections, "Number of connected jobs");
             line.action([options] { return run(*options); });
           }};
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti bench memory: what a node's process takes when a thousand clients ask for all they can at once.
+// tutti bench memory: measures a node's memory while a thousand clients send as many requests as they can.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -27,13 +28,13 @@ struct MemoryArguments : BenchArguments {
   std::size_t connections = 1000;
 };
 
-constexpr std::uint64_t kBuffers = 128 << 20;   // what a node is told to use for data by default
-constexpr std::uint64_t kAllowance = 64 << 20;  // for everything else
-constexpr std::size_t kRequests = 512;          // of each connection, at once: more than a node lets it have
-constexpr std::uint64_t kRead = 256 << 10;      // of each read
-constexpr std::uint64_t kWritten = 64 << 10;    // of each write
+constexpr std::uint64_t kBuffers = 128 << 20;   // a node's default limit for file data
+constexpr std::uint64_t kAllowance = 64 << 20;  // for all other memory
+constexpr std::size_t kRequests = 512;          // in flight per connection, more than a node accepts
+constexpr std::uint64_t kRead = 256 << 10;      // bytes per read
+constexpr std::uint64_t kWritten = 64 << 10;    // bytes per write
 
-// A node in a process of its own, killed when its object goes.
+// A node in its own process, killed by the destructor.
 class NodeProcess {
  public:
   static Result<std::unique_ptr<NodeProcess>> start(const TemporaryDirectory& directory) {
@@ -48,13 +49,16 @@ class NodeProcess {
     const std::string buffers = fmt::format("{}", kBuffers);
     const char* words[] = {"tutti",     "node",          "--cluster", description.c_str(), "--dir", data.c_str(),
                            "--buffers", buffers.c_str(), nullptr};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
-    const int spawned =
-        posix_spawn(&node->process_, "/proc/self/exe", &actions, nullptr, const_cast<char**>(words), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (spawned != 0) return fail(ErrorCode::kIo, "the node's process cannot be started", spawned);
+    const pid_t parent = getpid();
+    node->process_ = fork();
+    if (node->process_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);   // also if this process is killed
+      if (getppid() != parent) _exit(1);  // it was killed before the call
+      dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+      execv("/proc/self/exe", const_cast<char**>(words));
+      _exit(127);
+    }
+    if (node->process_ < 0) return fail(ErrorCode::kIo, "cannot start the node's process", errno);
     for (int i = 0; i < 500; ++i) {
       if (Control::connect({.endpoint = node->endpoint_})) return node;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -83,21 +87,21 @@ class NodeProcess {
   std::string endpoint_;
 };
 
-// Takes replies and looks at nothing but their number.
+// Counts replies.
 class Flood : public net::Handler {
  public:
-  std::vector<std::span<std::byte>> place(const wire::Header& header, std::span<const std::byte>) override {
+  net::ReceiveMemory receive_memory(const wire::Header& header, std::span<const std::byte>) override {
     return {std::span(memory_).first(std::min<std::size_t>(header.payload_length, memory_.size()))};
   }
   void received(const net::ConnectionPointer&, net::Incoming) override { ++replies_; }
   void closed(const net::ConnectionPointer&, const Error&) override { ++lost_; }
 
-  // Reads and writes in turn, more than the node will take in at once.
+  // Alternates reads and writes, more than the node accepts at once.
   void pour(net::Connection& connection, std::uint64_t file) {
     for (std::size_t i = 0; i < kRequests; ++i) {
       wire::DataHead head{.file = {.key = 1, .path = fmt::format("file{}", file % 16), .inode = 0}};
       if (i % 2 == 0) {
-        const wire::WriteRequest request{head, {{i * kWritten, kWritten}}};
+        const wire::WriteRequest request{.data = head, .extents = {{i * kWritten, kWritten}}};
         net::Outgoing out;
         out.borrowed = {std::span(memory_).first(kWritten)};
         out.frame = wire::encode_scattered(request, i, out.borrowed, false);
@@ -131,7 +135,7 @@ Result<Measured> measure(const MemoryArguments& arguments) {
   const TemporaryDirectory directory;
   auto node = NodeProcess::start(directory);
   if (!node) return Failure(node.error());
-  {  // what is read has to be there
+  {  // create the file that is read
     auto client = Client::connect({.cluster = *load_cluster(directory / "cluster.toml"), .application = 1});
     if (!client) return Failure(client.error());
     for (int i = 0; i < 16; ++i) {
@@ -147,7 +151,7 @@ Result<Measured> measure(const MemoryArguments& arguments) {
   const auto endpoint = net::parse_endpoint((*node)->endpoint());
   std::vector<net::ConnectionPointer> connections;
   for (std::size_t i = 0; i < arguments.connections; ++i) {
-    auto connection = (*transport)->connect(*endpoint, {.job = "flood"}, flood);
+    auto connection = net::connect_and_wait(**transport, *endpoint, {.job = "flood"}, flood);
     if (!connection) return Failure(connection.error());
     connections.push_back(std::move(*connection));
   }
@@ -197,10 +201,10 @@ int run(const MemoryArguments& arguments) {
 }  // namespace
 
 Command bench_memory_command() {
-  return {"memory", "What a node's process takes under a flood of requests", [](CommandLine& line) {
+  return {"memory", "Measure the memory of a node under overload", [](CommandLine& line) {
             auto arguments = std::make_shared<MemoryArguments>();
-            arguments->define(line, "Short measurement");
-            line.option("--connections", arguments->connections, "Clients").between(1, 4000);
+            arguments->define(line, "Measure for a shorter time");
+            line.option("--connections", arguments->connections, "Number of clients").between(1, 4000);
             line.action([arguments] { return run(*arguments); });
           }};
 }

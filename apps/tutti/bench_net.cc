@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti bench net: the way of a request through client, sockets and nodes, against a bare socket, against nodes with no
-// storage behind them and against the storage without nodes. The sides of a comparison take turns in short slices, so
-// that whatever else happens on the machine happens to all of them.
+// tutti bench net: measures requests through client, sockets and nodes, and compares them with a bare socket, with
+// nodes without storage and with storage without nodes. The sides of a comparison alternate in short slices, so that
+// other load on the machine affects all of them.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ struct NetArguments : BenchArguments {
   std::vector<std::string> directions{"write", "read"};
 };
 
-constexpr std::uint64_t kCached = 16 << 20;   // of a file that stays in the page cache
-constexpr std::uint64_t kDirect = 256 << 20;  // of one that is read and written around it
+constexpr std::uint64_t kCached = 16 << 20;   // size of a file that fits into the page cache
+constexpr std::uint64_t kDirect = 256 << 20;  // size of a file that bypasses the page cache
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -30,7 +30,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// One side's slices.
+// The slices of one side.
 struct Row {
   std::string what;  // "socket", "null", "posix", "direct", "fio", "engine"
   Shape shape;
@@ -46,7 +46,7 @@ struct Row {
   double megabytes_per_second() const { return requests_per_second() * static_cast<double>(shape.size) / 1e6; }
 };
 
-// A figure of one row, or what it is of another's in the same round, and what it should be.
+// A figure of one row, or its ratio to another row of the same round, with its goal.
 struct Goal {
   std::string text;
   std::vector<double> values;  // of each round
@@ -74,7 +74,7 @@ class Comparison {
     Duration slice;
   };
 
-  // The sides take turns, in every second round the other way round; a first round warms them up.
+  // The sides alternate, in reverse order in every second round. The first round is a warm-up.
   static Result<std::vector<Row>> run(const Shape& shape, std::vector<Entry>& entries, const Plan& plan) {
     std::vector<Row> rows;
     for (const Entry& entry : entries) rows.push_back({entry.what, shape});
@@ -111,7 +111,7 @@ class Rows {
     using std::chrono::milliseconds;
     return arguments_.quick ? Comparison::Plan{9, milliseconds(40)} : Comparison::Plan{15, milliseconds(200)};
   }
-  Comparison::Plan storage_plan() const {  // fio takes a while to start and to end
+  Comparison::Plan storage_plan() const {  // longer, because fio needs time to start and end
     using std::chrono::milliseconds;
     return arguments_.quick ? Comparison::Plan{5, milliseconds(200)} : Comparison::Plan{9, milliseconds(1000)};
   }
@@ -274,15 +274,15 @@ int run(const NetArguments& arguments) {
 }  // namespace
 
 Command bench_net_command() {
-  return {"net", "Client, sockets and nodes against a bare socket and bare storage in the same run",
+  return {"net", "Measure client, sockets and nodes, compared with a bare socket and bare storage",
           [](CommandLine& line) {
             auto arguments = std::make_shared<NetArguments>();
-            arguments->define(line, "Short measurements");
-            line.option("--nodes", arguments->nodes, "Nodes").between(1, 64);
-            line.option("--only", arguments->only, "Some of them; all unless given")
+            arguments->define(line, "Measure for a shorter time");
+            line.option("--nodes", arguments->nodes, "Number of nodes").between(1, 64);
+            line.option("--only", arguments->only, "Measure only these (default: all)")
                 .separated_by_commas()
                 .one_of({"socket", "null", "posix", "direct"});
-            line.option("--direction", arguments->directions, "One of them, or both")
+            line.option("--direction", arguments->directions, "Directions to measure")
                 .separated_by_commas()
                 .one_of({"write", "read"});
             line.action([arguments] { return run(*arguments); });

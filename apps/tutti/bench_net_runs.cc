@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kAsk = 128;  // about what a request or an acknowledgement takes
+constexpr std::size_t kAsk = 128;  // approximate size of a request or acknowledgement
 
 double microseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
@@ -61,7 +61,7 @@ bool receive_all(int socket, std::byte* data, std::size_t size) {
   return true;
 }
 
-// Runs `operation(thread, serial)` on that many threads for that long.
+// Runs `operation(thread, serial)` repeatedly on all threads for the given duration.
 Slice measure(std::size_t count, Duration duration, const std::function<bool(std::size_t, std::uint64_t)>& operation) {
   std::vector<std::vector<double>> latencies(count);
   std::vector<std::thread> threads;
@@ -79,11 +79,11 @@ Slice measure(std::size_t count, Duration duration, const std::function<bool(std
   return summarise(latencies, Clock::now() - start);
 }
 
-// Keeps `depth` operations of each thread under way: each one that ends begins the next.
+// Keeps `depth` operations per thread in flight: each one that ends starts the next.
 class Pipeline {
  public:
   using Next = std::function<void(Result<std::size_t>)>;
-  // Begins an operation of `thread` in `slot`, the `serial`th there, and calls the last argument at its end.
+  // Starts operation number `serial` of `slot` of `thread`, and calls the last argument when it ends.
   using Begin = std::function<void(std::size_t thread, std::size_t slot, std::uint64_t serial, Next)>;
 
   Pipeline(const Shape& shape, Begin begin)
@@ -134,7 +134,7 @@ class SocketSide final : public Side {
     while (pairs_.size() < memory_.size()) {
       std::array<int, 2> pair;
       if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) != 0)
-        return fail(ErrorCode::kIo, "no socket to be had", errno);
+        return fail(ErrorCode::kIo, "cannot create a socket pair", errno);
       pairs_.push_back(pair);
       const int buffer = 1 << 20;
       for (const int socket : pair) ::setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof buffer);
@@ -214,7 +214,7 @@ class ClusterSide final : public Side {
   std::vector<std::shared_ptr<File>> files_;
 };
 
-// One job of fio that reads or writes from front to back around the page cache.
+// One fio job that reads or writes sequentially with O_DIRECT.
 class FioSide final : public Side {
  public:
   FioSide(const Shape& shape, std::string file, std::uint64_t window)
@@ -226,7 +226,7 @@ class FioSide final : public Side {
         "--filename={} --time_based --runtime={}ms 2>/dev/null </dev/null",
         shape_.direction, shape_.size, shape_.depth, window_, file_, duration / std::chrono::milliseconds(1));
     std::FILE* output = ::popen(command.c_str(), "r");
-    if (output == nullptr) return fail(ErrorCode::kIo, "fio cannot be started");
+    if (output == nullptr) return fail(ErrorCode::kIo, "cannot start fio");
     std::string text;
     std::array<char, 4096> buffer;
     while (const auto got = std::fread(buffer.data(), 1, buffer.size(), output)) text.append(buffer.data(), got);
@@ -243,7 +243,7 @@ class FioSide final : public Side {
   const std::uint64_t window_;
 };
 
-// One operation of a slot, and what to do at its end.
+// One operation of a slot and its completion function.
 struct SlotOperation : Operation, CompletionSink {
   Pipeline::Next next;
   void completed(std::span<Operation* const>) override {
@@ -309,7 +309,6 @@ Result<std::unique_ptr<BenchCluster>> BenchCluster::start(const TemporaryDirecto
   for (std::uint32_t i = 0; i < nodes; ++i) {
     options.name = fmt::format("node{}", i);
     options.listen = {"unix:" + directory / fmt::format("{}.sock", i)};
-    options.targets = {i};
     auto node = Node::start(options);
     if (!node) return Failure(node.error());
     bench->cluster_.nodes.push_back({options.name, options.listen.front(), {i}});
@@ -332,7 +331,7 @@ Result<SidePointer> make_storage_side(const Shape& shape, const TemporaryDirecto
   const std::string name = "storage";
   if (!std::filesystem::exists(directory / name)) {
     std::FILE* file = std::fopen((directory / name).c_str(), "wb");
-    if (file == nullptr) return fail(ErrorCode::kIo, directory / name + ": cannot be made");
+    if (file == nullptr) return fail(ErrorCode::kIo, directory / name + ": cannot create the file");
     const std::vector<std::byte> block(kLarge, std::byte{1});
     for (std::uint64_t i = 0; i < window; i += kLarge) std::fwrite(block.data(), 1, block.size(), file);
     std::fflush(file);

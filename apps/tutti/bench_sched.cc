@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti bench sched: what a scheduling decision costs, policy alone and through Scheduler.
+// tutti bench sched: measures the cost of a scheduling decision, for the policy alone and through Scheduler.
 //
-// The workload: every file is written from front to back in 64 KiB requests; which file comes next is random, so a
-// server sees streams interleaved. Applications own files in turn. Their phases are of 16 to 112 MiB, one after
-// another, and half of the applications announce the size. The queue is filled to `queued` requests and kept there:
-// each step adds one and dispatches until that depth is reached again.
+// Workload: every file is written sequentially in 64 KiB requests. The next file is chosen at random, so a server sees
+// interleaved streams. Files are assigned to applications round robin. Phases have 16 to 112 MiB and follow each other;
+// half of the applications announce the size. The queue is filled to `queued` requests and kept there: each step adds
+// one request and dispatches until that depth is reached again.
 #include <fmt/core.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -41,17 +41,17 @@ struct Case {
 struct Row {
   Case what;
   double requests_per_second = 0;  // of the best slice
-  double median_per_second = 0;    // of the slice in the middle
+  double median_per_second = 0;    // of the median slice
   double bytes_per_request = 0;
 };
 
-// A measurement in slices. What else the machine does can only slow a slice down, so the best one tells what the code
-// costs; the median beside it tells how much the machine disturbed.
+// A measurement in slices. Other load can only slow a slice down, so the best slice shows the cost of the code. The
+// median shows how much other load there was.
 class Slices {
  public:
   explicit Slices(double seconds) : each_(seconds / kCount) {}
 
-  // `done` so far in all. False once there are enough slices.
+  // `done` is the total so far. False: there are enough slices.
   bool go_on(std::uint64_t done) {
     const auto now = SteadyClock::now();
     if (rates_.empty() && start_ == SteadyClock::time_point{}) return start_at(now, done);
@@ -150,7 +150,7 @@ Row measure_policy(const Case& what, double at_least_seconds) {
   while (policy->waiting() < what.queued) policy->add(workload.next(at(step)), at(step)), ++step;
   Row row{.what = what, .bytes_per_request = (heap_bytes() - before) / static_cast<double>(what.queued)};
 
-  // Warm: one turnover of the queue, at most a million, before the clock starts.
+  // Warm-up: as many requests as are queued, at most a million.
   const std::uint64_t warm = std::min<std::uint64_t>(std::max<std::uint64_t>(what.queued, 100'000), 1'000'000);
   Slices slices(at_least_seconds);
   for (std::uint64_t i = 0;; ++i, ++step) {
@@ -166,7 +166,7 @@ Row measure_policy(const Case& what, double at_least_seconds) {
   return row;
 }
 
-// What `credit` holds once it is positive, or some time later; waits awake for a moment, as a busy producer would.
+// Waits until `credit` is positive and returns it. Polls for 50 us before it sleeps.
 std::int64_t wait_for(std::atomic<std::int64_t>& credit) {
   const auto end = SteadyClock::now() + std::chrono::microseconds(50);
   std::int64_t left = credit.load(std::memory_order_acquire);
@@ -178,9 +178,9 @@ std::int64_t wait_for(std::atomic<std::int64_t>& credit) {
   return credit.load(std::memory_order_acquire);
 }
 
-// Producers add while fewer than `queued` of their requests are on the way; once the queue is full, one dispatcher
-// takes and completes. As with the windows of a network protocol, a producer hears of room once half of its own is free
-// or nothing else moves.
+// Producers add requests while fewer than `queued` are waiting or in flight. When the queue is full, one dispatcher
+// starts to take and complete batches. As in a network protocol with windows, a producer gets credit back when half of
+// its requests are complete or the dispatcher is idle.
 Row measure_scheduler(const Case& what, double at_least_seconds) {
   const double before = heap_bytes();
   auto scheduler = std::move(*Scheduler::create({.policy = what.policy, .max_requests = 4'000'000}));
@@ -223,7 +223,7 @@ Row measure_scheduler(const Case& what, double at_least_seconds) {
   const auto half = static_cast<std::int64_t>((each + 1) / 2);
   for (;;) {
     std::size_t count = scheduler->try_next(batches);
-    if (count == 0) give_back(1);  // whoever waits leaves nobody else waiting
+    if (count == 0) give_back(1);  // before this thread waits, no producer may wait
     if (count == 0) count = scheduler->next(batches);
     if (count == 0) break;
     for (const auto& batch : std::span(batches).first(count))
@@ -240,7 +240,7 @@ Row measure_scheduler(const Case& what, double at_least_seconds) {
   return row;
 }
 
-// Share of one core that a scheduler with a waiting dispatcher takes while nothing arrives.
+// Share of one core that a scheduler with a waiting dispatcher uses while no requests arrive.
 double idle_cpu_share() {
   auto scheduler = std::move(*Scheduler::create({}));
   std::thread dispatcher([&] {
@@ -344,11 +344,13 @@ int run(const Flags& flags) {
 }  // namespace
 
 Command bench_sched_command() {
-  return {"sched", "Decisions per second of every policy, alone and through Scheduler", [](CommandLine& line) {
+  return {"sched", "Measure decisions per second of every policy, alone and through Scheduler", [](CommandLine& line) {
             auto flags = std::make_shared<Flags>();
-            flags->define(line, "Only 1024 files, 1000 applications, one producer");
-            line.option("--seconds", flags->seconds, "Time per row").between(0.01, 60);
-            line.option("--policies", flags->policies, "Only these, e.g. window,concert").separated_by_commas();
+            flags->define(line, "Measure only 1024 files, 1000 applications and one producer");
+            line.option("--seconds", flags->seconds, "Seconds per row").between(0.01, 60);
+            line.option("--policies", flags->policies,
+                        "Measure only these policies, e.g. window,concert (default: all)")
+                .separated_by_commas();
             line.action([flags] { return run(*flags); });
           }};
 }

@@ -18,7 +18,7 @@ struct Command {
 
 const std::vector<Command>& commands();
 
-// Prints "tutti: MESSAGE" to standard error and returns the exit status that fits.
+// Prints "tutti: MESSAGE" to standard error and returns the exit status for the error.
 int report(const Error& error);
 
 }  // namespace tutti::cli

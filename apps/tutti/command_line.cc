@@ -12,7 +12,7 @@
 namespace tutti::cli {
 namespace {
 
-// For every type of value: what the help calls it, how it shows a default, and how a word is read into it.
+// For every type of value: its name in the help, how a default is shown, and how a word is parsed.
 struct Type {
   const char* name;
   std::string shown;
@@ -127,6 +127,25 @@ Option& Option::between(double least, double most) {
   return *this;
 }
 
+template <typename Value>
+void refuse_less(CLI::Option& option, Value least) {
+  option.check([=](const std::string& word) {
+    Value value{};
+    const bool fits = !read(word, value) || value >= least;  // a word of another kind gets an error of its own
+    return fits ? std::string{} : fmt::format("'{}' is less than {}", word, format(least));
+  });
+}
+
+Option& Option::at_least(Duration least) {
+  refuse_less(*option_, least);
+  return *this;
+}
+
+Option& Option::at_least(Bytes least) {
+  refuse_less(*option_, least);
+  return *this;
+}
+
 Option& Option::one_of(std::vector<std::string> words) {
   option_->check(CLI::IsMember(std::move(words)));
   return *this;
@@ -149,7 +168,7 @@ void CommandLine::flag(const std::string& name, bool& value, const std::string& 
 }
 
 void CommandLine::json(bool& value) {
-  flag("--json", value, "One JSON document instead of tables");
+  flag("--json", value, "Print one JSON document instead of tables");
 }
 
 template <typename Value>
@@ -191,8 +210,8 @@ const CommandLine& CommandLine::chosen() const {
   return *this;
 }
 
-// What is wrong, and where to read what would be right.
-std::string CommandLine::complaint(const std::string& error) const {
+// The error, and which command prints the help or which subcommands exist.
+std::string CommandLine::error_message(const std::string& error) const {
   std::string path = app_->get_name();
   for (const CLI::App* above = app_->get_parent(); above != nullptr; above = above->get_parent())
     path = above->get_name() + " " + path;
@@ -200,7 +219,7 @@ std::string CommandLine::complaint(const std::string& error) const {
   if (subcommands_.empty() || unknown.empty()) return fmt::format("{}; see {} --help", error, path);
   List names;
   for (const auto& subcommand : subcommands_) names.push_back(subcommand->app_->get_name());
-  return fmt::format("there is no '{} {}'; there are: {}", path, unknown.front(), fmt::join(names, ", "));
+  return fmt::format("unknown command '{} {}'; available: {}", path, unknown.front(), fmt::join(names, ", "));
 }
 
 int CommandLine::run(int argc, char** argv) {
@@ -209,7 +228,7 @@ int CommandLine::run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app_->exit(help);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "tutti: {}\n", chosen().complaint(error.what()));
+    fmt::print(stderr, "tutti: {}\n", chosen().error_message(error.what()));
     return kUsage;
   }
   return chosen().action_();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command takes on the command line. Commands describe themselves with this alone: the library that parses costs
-// every file that includes it seconds of compilation, and is included by command_line.cc only.
+// Options and arguments of commands. Only command_line.cc includes the parser library, because it adds seconds of
+// compile time to every file that includes it.
 #pragma once
 
 #include <tutti/base.h>
@@ -22,16 +22,18 @@ namespace tutti::cli {
 
 // Exit statuses.
 inline constexpr int kDone = 0;
-inline constexpr int kFailed = 1;  // the thing failed
+inline constexpr int kFailed = 1;  // the command failed
 inline constexpr int kUsage = 2;   // wrong usage
 
-// One option or positional argument, to say more about it.
+// One option or positional argument. The members add constraints.
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
 
   Option& required();
-  Option& between(double least, double most);      // a number, both ends included
+  Option& between(double least, double most);  // a number, both ends included
+  Option& at_least(Duration least);
+  Option& at_least(Bytes least);
   Option& one_of(std::vector<std::string> words);  // each value
   Option& separated_by_commas();                   // "a,b" are two values
 
@@ -41,8 +43,9 @@ class Option {
 
 // The options, arguments and subcommands of one command. Not thread-safe.
 //
-// An option is named "--rows" or "-o,--option"; a name without dashes makes a positional argument. What the variable
-// holds is the default, which the help shows unless it is empty or zero. Variables outlive the parsing.
+// An option is named "--rows" or "-o,--option"; a name without dashes makes a positional argument. The initial value of
+// the variable is the default; the help shows it unless it is empty or zero. The caller owns the variables, which must
+// exist until run() returns.
 class CommandLine {
  public:
   CommandLine(const std::string& program, const std::string& summary, const std::string& version);
@@ -50,28 +53,28 @@ class CommandLine {
   CommandLine& operator=(const CommandLine&) = delete;
 
   void flag(const std::string& name, bool& value, const std::string& help);
-  void json(bool& value);  // --json, as most commands have it
+  void json(bool& value);  // --json, with the usual help text
 
   // Value is std::string, std::uint32_t, std::uint64_t, std::optional<std::uint64_t>, double, Duration ("250ms") or
-  // Bytes
-  // ("64KiB"). std::vector<std::string> and, of "name=value", std::map<std::string, std::string> take several: the
-  // option is repeated, the argument is one word or more.
+  // Bytes ("64KiB"). std::vector<std::string> and std::map<std::string, std::string> ("name=value") accept several
+  // values: the option may be repeated, a positional argument is one word or more.
   template <typename Value>
   Option option(const std::string& name, Value& value, const std::string& help);
-  // Every word from the first that is not an option, at least one: the words of another command.
+  // All words from the first one that is not an option, at least one: a command line of another program.
   void rest(const std::string& name, std::vector<std::string>& value, const std::string& help);
 
-  // A command has an action, or subcommands one of which must be given, or both. References stay valid.
+  // A command has an action or subcommands or both. Without an action, a subcommand is required. The returned reference
+  // stays valid.
   void action(std::function<int()> action);
   CommandLine& subcommand(const std::string& name, const std::string& summary);
 
-  // Parses, and runs the action of the command that was asked for. Returns the exit status.
+  // Parses the words and runs the action of the chosen command. Returns the exit status.
   int run(int argc, char** argv);
 
  private:
   explicit CommandLine(std::shared_ptr<CLI::App> app);
   const CommandLine& chosen() const;
-  std::string complaint(const std::string& error) const;
+  std::string error_message(const std::string& error) const;
 
   std::shared_ptr<CLI::App> app_;
   std::function<int()> action_;

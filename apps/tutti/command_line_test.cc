@@ -78,7 +78,7 @@ TEST_F(CommandLineTest, EveryKindOfValueIsRead) {
   EXPECT_EQ(file_, "here");
 }
 
-TEST_F(CommandLineTest, WhatIsNotGivenKeepsItsDefault) {
+TEST_F(CommandLineTest, OmittedOptionsKeepTheirDefaults) {
   EXPECT_EQ(run({"work", "here"}), kDone);
   EXPECT_FALSE(quick_ || json_);
   EXPECT_EQ(name_, "first");
@@ -98,7 +98,7 @@ TEST_F(CommandLineTest, HelpShowsTypesDefaultsAndLimits) {
     EXPECT_THAT(printed_, HasSubstr(text));
 }
 
-TEST_F(CommandLineTest, WhatIsWrongIsNamedAndNothingRuns) {
+TEST_F(CommandLineTest, WrongWordsAreNamedAndNothingRuns) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--rows", "0"}, "--rows: '0' is not a number from 1 to 64"},
       {{"--rows", "65"}, "--rows: '65' is not a number from 1 to 64"},
@@ -127,14 +127,14 @@ TEST_F(CommandLineTest, WhatIsWrongIsNamedAndNothingRuns) {
   EXPECT_EQ(runs_, 0);
 }
 
-TEST_F(CommandLineTest, AnUnknownCommandIsAnsweredWithThoseThatThereAre) {
+TEST_F(CommandLineTest, TheErrorForAnUnknownCommandListsTheCommands) {
   EXPECT_EQ(run({"wrok"}), kUsage);
-  EXPECT_EQ(complaint_, "tutti: there is no 'tutti wrok'; there are: work, turn\n");
+  EXPECT_EQ(complaint_, "tutti: unknown command 'tutti wrok'; available: work, turn\n");
   EXPECT_EQ(run({}), kUsage);
   EXPECT_THAT(complaint_, HasSubstr("see tutti --help"));
 }
 
-TEST_F(CommandLineTest, TheRestBelongsToAnotherCommand) {
+TEST_F(CommandLineTest, RestTakesAllWordsOfAnotherCommand) {
   EXPECT_EQ(run({"turn", "--verbose", "--", "cp", "--help", "-r"}), kFailed);
   EXPECT_TRUE(quick_);
   EXPECT_THAT(command_, ElementsAre("cp", "--help", "-r"));

@@ -15,10 +15,12 @@ Command get_command();
 Command lab_command();
 Command layout_command();
 Command ls_command();
+Command mpirun_command();
 Command node_command();
 Command policies_command();
 Command policy_command();
 Command put_command();
+Command restart_command();
 Command sim_command();
 Command status_command();
 Command top_command();
@@ -27,9 +29,10 @@ Command up_command();
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
-      bench_command(), cat_command(),    cp_command(),     down_command(), gate_command(),     get_command(),
-      lab_command(),   layout_command(), ls_command(),     node_command(), policies_command(), policy_command(),
-      put_command(),   sim_command(),    status_command(), top_command(),  turn_command(),     up_command(),
+      bench_command(), cat_command(),      cp_command(),     down_command(), gate_command(),
+      get_command(),   lab_command(),      layout_command(), ls_command(),   mpirun_command(),
+      node_command(),  policies_command(), policy_command(), put_command(),  restart_command(),
+      sim_command(),   status_command(),   top_command(),    turn_command(), up_command(),
   };
   return list;
 }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // tutti ls | cat | put | get | cp: files of a cluster from the command line.
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <atomic>
 #include <ctime>
 #include <functional>
 
@@ -17,141 +14,79 @@
 #include "base/units.h"
 #include "cluster.h"
 #include "command.h"
+#include "transfer.h"
 
 namespace tutti::cli {
 namespace {
 
-constexpr std::size_t kChunk = 8 << 20;  // many stripes at once keep all nodes busy
-
 struct Arguments {
   ClusterChoice cluster;
-  std::string from, to;
+  std::string path;
+  std::vector<std::string> files;
+  bool no_sync = false;
   bool json = false;
 };
 
-using Action = std::function<Result<void>(Client&, const Arguments&)>;
+// Returns the exit status.
+using Action = std::function<int(Client&, const Arguments&, StopSignals&, Activity&)>;
 
-int with_client(const Arguments& arguments, const Action& action) {
-  auto cluster = arguments.cluster.load();
-  if (!cluster) return report(cluster.error());
-  auto client = Client::connect({.cluster = std::move(*cluster)});
+int with_client(const Arguments& arguments, const Action& action, StopSignals& signals) {
+  auto client = connect_client(arguments.cluster);
   if (!client) return report(client.error());
-  if (auto done = action(**client, arguments); !done) return report(done.error());
-  return kDone;
+  Activity activity;
+  const WaitingMessages messages([&] {
+    std::string text = (*client)->waiting_for(kSilence);
+    return text.empty() ? activity.stuck() : text;
+  });
+  return action(**client, arguments, signals, activity);
 }
 
-Failure local_failure(const std::string& path) {
-  return fail(ErrorCode::kIo, path + ": " + std::strerror(errno), errno);
+// If a standard descriptor is closed, a socket to a node would get its number, and `cat` would send the file to the
+// node. Reading from 0 and writing to 1 fail, as with the closed descriptor; messages to 2 are dropped.
+void occupy_standard_descriptors() {
+  for (const auto& [descriptor, flags] : {std::pair{0, O_WRONLY}, {1, O_RDONLY}, {2, O_RDWR}})
+    if (fcntl(descriptor, F_GETFD) < 0) (void)open("/dev/null", flags);  // gets the lowest number that is free
 }
 
-class LocalFile {
- public:
-  LocalFile(const std::string& path, int flags, mode_t mode = 0666)
-      : descriptor_(path == "-" ? dup(flags == O_RDONLY ? 0 : 1) : open(path.c_str(), flags | O_CLOEXEC, mode)) {}
-  ~LocalFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  LocalFile(const LocalFile&) = delete;
-  LocalFile& operator=(const LocalFile&) = delete;
-  bool ok() const { return descriptor_ >= 0; }
+int run(const Arguments& arguments, const Action& action) {
+  occupy_standard_descriptors();
+  StopSignals signals;
+  const int status = with_client(arguments, action, signals);
+  signals.end_process();
+  return status;
+}
 
-  // Fills the memory unless the end comes first.
-  ssize_t read(std::span<std::byte> into) {
-    std::size_t filled = 0;
-    while (filled < into.size()) {
-      const ssize_t got = ::read(descriptor_, into.data() + filled, into.size() - filled);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return -1;
-      if (got == 0) break;
-      filled += static_cast<std::size_t>(got);
+int cat(Client& client, const Arguments& arguments, StopSignals& signals, Activity& activity) {
+  const Transfer what{"cat", {FileLocation::Where::kCluster, arguments.path}, {FileLocation::Where::kLocal, "-"}};
+  const auto done = transfer(client, what, signals, activity);
+  return done ? kDone : report(done.error());
+}
+
+// FILE: to the same name, in the current directory or at the root of the cluster. FILE DESTINATION. FILE... DIRECTORY.
+Action copy(const std::string& command, FileLocation::Where from, FileLocation::Where to) {
+  return [=](Client& client, const Arguments& arguments, StopSignals& signals, Activity& activity) {
+    std::vector<std::string> sources = arguments.files;
+    if (sources.size() == 1 && from == to)
+      return report({ErrorCode::kInvalid, command + ": name the file and its copy; see tutti " + command + " --help"});
+    std::string destination = base_name(sources.front());
+    if (sources.size() > 1) {
+      destination = sources.back();
+      sources.pop_back();
     }
-    return static_cast<ssize_t>(filled);
-  }
-  bool write(std::span<const std::byte> from) {
-    while (!from.empty()) {
-      const ssize_t put = ::write(descriptor_, from.data(), from.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) return false;
-      from = from.subspan(static_cast<std::size_t>(put));
+    std::vector<Transfer> transfers;
+    const bool many = sources.size() > 1;
+    const auto found = many && to == FileLocation::Where::kCluster ? client.status(destination) : FileStatus{};
+    const bool known_directory = found && found->is_directory();  // else each transfer reports the error
+    for (const std::string& source : sources)
+      transfers.push_back({command, {from, source}, {to, destination}, !arguments.no_sync, many, known_directory});
+    if (transfers.size() == 1) {
+      const auto done = transfer(client, transfers.front(), signals, activity);
+      return done ? kDone : report(done.error());
     }
-    return true;
-  }
-
- private:
-  int descriptor_;
-};
-
-Result<void> copy_out(Client& client, const std::string& from, const std::string& to) {
-  auto file = client.open(from, {});
-  if (!file) return Failure(file.error());
-  LocalFile local(to, O_WRONLY | O_CREAT | O_TRUNC);
-  if (!local.ok()) return local_failure(to);
-  std::vector<std::byte> memory(kChunk);
-  for (std::uint64_t offset = 0;;) {
-    const auto got = (*file)->read(offset, memory);
-    if (!got) return Failure(got.error());
-    if (!local.write(std::span(memory).first(*got))) return local_failure(to);
-    if (*got < memory.size()) return {};
-    offset += *got;
-  }
-}
-
-Result<void> cat(Client& client, const Arguments& arguments) {
-  return copy_out(client, arguments.from, "-");
-}
-
-std::string base_name(const std::string& path) {
-  const std::size_t slash = path.find_last_of('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
-}
-
-Result<void> get(Client& client, const Arguments& arguments) {
-  struct stat status {};
-  std::string to = arguments.to.empty() ? base_name(arguments.from) : arguments.to;
-  if (::stat(to.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) to += "/" + base_name(arguments.from);
-  return copy_out(client, arguments.from, to);
-}
-
-// A directory as destination means a file of the same name in it.
-std::string destination(Client& client, const Arguments& arguments) {
-  if (arguments.to.empty()) return base_name(arguments.from);
-  const auto status = client.status(arguments.to);
-  return status && status->is_directory() ? arguments.to + "/" + base_name(arguments.from) : arguments.to;
-}
-
-constexpr OpenOptions kCreate{.read = false, .write = true, .create = true, .truncate = true};
-
-Result<void> put(Client& client, const Arguments& arguments) {
-  LocalFile local(arguments.from, O_RDONLY);
-  if (!local.ok()) return local_failure(arguments.from);
-  auto file = client.open(destination(client, arguments), kCreate);
-  if (!file) return Failure(file.error());
-  std::vector<std::byte> memory(kChunk);
-  for (std::uint64_t offset = 0;;) {
-    const ssize_t got = local.read(memory);
-    if (got < 0) return local_failure(arguments.from);
-    if (got == 0) break;
-    const auto count = static_cast<std::size_t>(got);
-    if (auto put = (*file)->write(offset, std::span(memory).first(count)); !put) return Failure(put.error());
-    offset += count;
-  }
-  return (*file)->fsync();
-}
-
-Result<void> copy(Client& client, const Arguments& arguments) {
-  auto from = client.open(arguments.from, {});
-  if (!from) return Failure(from.error());
-  auto to = client.open(destination(client, arguments), kCreate);
-  if (!to) return Failure(to.error());
-  std::vector<std::byte> memory(kChunk);
-  for (std::uint64_t offset = 0;;) {
-    const auto got = (*from)->read(offset, memory);
-    if (!got) return Failure(got.error());
-    if (*got > 0)
-      if (auto put = (*to)->write(offset, std::span(memory).first(*got)); !put) return Failure(put.error());
-    if (*got < memory.size()) return (*to)->fsync();
-    offset += *got;
-  }
+    std::atomic<int> status = kDone;
+    transfer_all(client, transfers, signals, activity, [&](const Error& error) { status = report(error); });
+    return status.load();
+  };
 }
 
 std::string mode_text(std::uint32_t mode) {
@@ -170,17 +105,17 @@ std::string time_text(TimePoint time) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local)};
 }
 
-Result<void> list(Client& client, const Arguments& arguments) {
-  const auto status = client.status(arguments.from);
-  if (!status) return Failure(status.error());
-  std::vector<std::pair<std::string, FileStatus>> entries;
-  if (!status->is_directory()) entries.emplace_back(arguments.from, *status);
+int list(Client& client, const Arguments& arguments, StopSignals&, Activity&) {
+  const auto status = client.status(arguments.path);
+  if (!status) return report(status.error());
+  std::vector<DirectoryItemStatus> entries;
   if (status->is_directory()) {
-    auto items = client.read_directory(arguments.from);
-    if (!items) return Failure(items.error());
-    std::sort(items->begin(), items->end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-    for (const DirectoryItem& item : *items)
-      if (auto entry = client.status(arguments.from + "/" + item.name, false)) entries.emplace_back(item.name, *entry);
+    auto items = client.read_directory_status(arguments.path);
+    if (!items) return report(items.error());
+    entries = std::move(*items);
+    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  } else {
+    entries.push_back({arguments.path, *status});
   }
   if (arguments.json) {
     auto json = Json::array();
@@ -192,14 +127,14 @@ Result<void> list(Client& client, const Arguments& arguments) {
                       {"gid", entry.gid},
                       {"modified", std::chrono::duration<double>(entry.modified.time_since_epoch()).count()}});
     fmt::print("{}\n", json.dump(2));
-    return {};
+    return kDone;
   }
   Table table({"mode", "owner", "group", "size", "modified", "name"});
   for (const auto& [name, entry] : entries)
     table.add({mode_text(entry.mode), std::to_string(entry.uid), std::to_string(entry.gid), std::to_string(entry.size),
                time_text(entry.modified), name});
   fmt::print("{}", table.text());
-  return {};
+  return kDone;
 }
 
 Command file_command(const std::string& name, const std::string& summary, const Action& action,
@@ -208,15 +143,28 @@ Command file_command(const std::string& name, const std::string& summary, const 
             auto arguments = std::make_shared<Arguments>();
             arguments->cluster.define(line);
             define(line, *arguments);
-            line.action([=] { return with_client(*arguments, action); });
+            line.action([=] { return run(*arguments, action); });
           }};
+}
+
+const std::string kReplaced =
+    "An existing file is replaced when the copy is complete and keeps its content until then; a symbolic link is "
+    "followed. The new file belongs to the caller and has the read, write and execute bits of the source.";
+
+// put, get and cp.
+Command copy_command(const std::string& name, const std::string& summary, FileLocation::Where from,
+                     FileLocation::Where to, const std::string& files) {
+  return file_command(name, summary, copy(name, from, to), [=](CommandLine& line, Arguments& arguments) {
+    line.option("files", arguments.files, files + " " + kReplaced).required();
+    line.flag("--no-sync", arguments.no_sync, "Do not wait until the data is on stable storage, as cp");
+  });
 }
 
 }  // namespace
 
 Command ls_command() {
   return file_command("ls", "List files of a cluster", list, [](CommandLine& line, Arguments& arguments) {
-    line.option("path", arguments.from, "A directory or file; the root unless given");
+    line.option("path", arguments.path, "Directory or file in the cluster (default: the root)");
     line.json(arguments.json);
   });
 }
@@ -224,29 +172,28 @@ Command ls_command() {
 Command cat_command() {
   return file_command("cat", "Write a file of a cluster to standard output", cat,
                       [](CommandLine& line, Arguments& arguments) {
-                        line.option("path", arguments.from, "In the cluster").required();
+                        line.option("path", arguments.path, "File in the cluster").required();
                       });
 }
 
 Command put_command() {
-  return file_command("put", "Copy a local file into a cluster", put, [](CommandLine& line, Arguments& arguments) {
-    line.option("local", arguments.from, "\"-\": standard input").required();
-    line.option("path", arguments.to, "In the cluster; the same name unless given");
-  });
+  return copy_command("put", "Copy local files into a cluster", FileLocation::Where::kLocal,
+                      FileLocation::Where::kCluster,
+                      "FILE [NAME], or FILE... DIRECTORY: local files and where they go in the cluster (default: the "
+                      "same name). FILE \"-\": standard input.");
 }
 
 Command get_command() {
-  return file_command("get", "Copy a file of a cluster here", get, [](CommandLine& line, Arguments& arguments) {
-    line.option("path", arguments.from, "In the cluster").required();
-    line.option("local", arguments.to, "The same name unless given; \"-\": standard output");
-  });
+  return copy_command("get", "Copy files of a cluster to this machine", FileLocation::Where::kCluster,
+                      FileLocation::Where::kLocal,
+                      "FILE [NAME], or FILE... DIRECTORY: files of the cluster and where they go on this machine "
+                      "(default: the same name). NAME \"-\": standard output. FIFOs and devices are written to "
+                      "directly.");
 }
 
 Command cp_command() {
-  return file_command("cp", "Copy a file inside a cluster", copy, [](CommandLine& line, Arguments& arguments) {
-    line.option("from", arguments.from, "In the cluster").required();
-    line.option("to", arguments.to, "In the cluster; in a directory: the same name").required();
-  });
+  return copy_command("cp", "Copy files inside a cluster", FileLocation::Where::kCluster, FileLocation::Where::kCluster,
+                      "FILE NAME, or FILE... DIRECTORY, all in the cluster.");
 }
 
 }  // namespace tutti::cli

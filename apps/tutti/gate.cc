@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti gate: the daemon that lets jobs take turns. tutti gate status: who holds what, and who waits.
+// tutti gate: the daemon that grants turns to jobs. tutti gate status: holders and waiting jobs of each target.
 #include <fmt/core.h>
 #include <signal.h>
 
@@ -9,9 +9,9 @@
 #include "base/table.h"
 #include "base/units.h"
 #include "command.h"
-#include "gate/client.h"
-#include "gate/server.h"
-#include "gate/sockets.h"
+#include "gate/live_address.h"
+#include "gate/live_client.h"
+#include "gate/live_server.h"
 
 namespace tutti::cli {
 namespace {
@@ -23,36 +23,51 @@ struct GateOptions {
   OptionTexts options;
   Duration lease = std::chrono::seconds(10);
   std::string state;
-  std::string socket_mode = "600";
+  std::string key_file;
+  bool munge = false;
+  std::uint32_t connections_per_user = 4096;
   bool list = false;
   bool json = false;
 };
 
 struct StatusOptions {
-  std::string address = gate::default_gate_address();
+  std::string address = gate::default_address();
+  std::string key_file;
   bool json = false;
 };
 
-gate::Server* running = nullptr;
+gate::GateServer* running = nullptr;
 
 void stop_running(int) {
   running->stop();
 }
 
-Result<gate::Server::Options> server_options(const GateOptions& given) {
-  gate::Server::Options options;
-  options.addresses = given.listen.empty() ? std::vector{gate::default_gate_address()} : given.listen;
+Result<gate::GateServer::Options> server_options(const GateOptions& given) {
+  gate::GateServer::Options options;
+  options.addresses = given.listen;
+  if (given.listen.empty()) {
+    auto address = gate::default_listen_address();
+    if (!address) return Failure(address.error());
+    options.addresses = {std::move(*address)};
+  }
   options.table.targets = given.targets;
   options.table.discipline = given.discipline;
   options.table.discipline_options = given.options;
   options.table.lease = given.lease;
-  char* end = nullptr;
-  options.socket_mode = static_cast<unsigned>(std::strtoul(given.socket_mode.c_str(), &end, 8));
-  if (*end != '\0' || options.socket_mode > 0777)
-    return fail(ErrorCode::kInvalid, fmt::format("--socket-mode '{}' is not a mode such as 666", given.socket_mode));
+  options.munge = given.munge;
+  options.max_connections_per_user = given.connections_per_user;
+  if (!given.key_file.empty()) {
+    auto key = net::load_key(given.key_file);
+    if (!key) return Failure(key.error());
+    options.key = std::move(*key);
+  }
   options.state_path = given.state;
-  for (const std::string& address : options.addresses)
-    if (options.state_path.empty() && address.find('/') != std::string::npos) options.state_path = address + ".state";
+  for (const std::string& text : options.addresses) {
+    const auto address = gate::parse_address(text);
+    if (!address) return Failure(address.error());
+    if (options.state_path.empty() && address->kind == net::Endpoint::Kind::kUnix)
+      options.state_path = address->name + ".state";
+  }
   options.log = [](const std::string& line) { fmt::print(stderr, "tutti gate: {}\n", line); };
   return options;
 }
@@ -60,7 +75,7 @@ Result<gate::Server::Options> server_options(const GateOptions& given) {
 int serve(const GateOptions& given) {
   auto options = server_options(given);
   if (!options) return report(options.error());
-  auto server = gate::Server::create(*options);
+  auto server = gate::GateServer::create(*options);
   if (!server) return report(server.error());
   running = server->get();
   struct sigaction action {};
@@ -71,7 +86,7 @@ int serve(const GateOptions& given) {
     fmt::print(stderr, "tutti gate: listening on {}{}\n", address,
                address.ends_with(":0") ? fmt::format(" (port {})", (*server)->port()) : "");
   if ((*server)->recovering())
-    fmt::print(stderr, "tutti gate: the last gate did not end well; recovering for one lease\n");
+    fmt::print(stderr, "tutti gate: jobs may hold turns of the previous gate; recovering for one lease time\n");
   if (auto done = (*server)->run(); !done) return report(done.error());
   return kDone;
 }
@@ -105,30 +120,33 @@ void print_status(const Json& status) {
   fmt::print("{} expired, {} disconnected, {} refused, {} withdrawn, {} re-asserted\n\n", counts["expired"].count(),
              counts["disconnected"].count(), counts["refused"].count(), counts["withdrawn"].count(),
              counts["reasserted"].count());
-  Table targets({"target", "state", "holder", "process", "held s", "lease s", "waiting"});
+  Table targets({"target", "state", "holder", "user", "processes", "held s", "lease s", "waiting"});
   for (const auto& target : status["targets"].items()) {
     const std::string number = std::to_string(target["target"].count());
     const std::string waiting = std::to_string(target["waiting"].count());
-    if (target["holders"].empty()) targets.add({number, target["state"].text(), "-", "-", "-", "-", waiting});
+    if (target["holders"].empty()) targets.add({number, target["state"].text(), "-", "-", "-", "-", "-", waiting});
     for (const auto& holder : target["holders"].items())
-      targets.add({number, target["state"].text(), holder["job"].text(), std::to_string(holder["process"].count()),
-                   in_seconds(holder["held_seconds"]), in_seconds(holder["lease_left_seconds"]), waiting});
+      targets.add({number, target["state"].text(), holder["job"].text(), std::to_string(holder["user"].count()),
+                   std::to_string(holder["processes"].count()), in_seconds(holder["held_seconds"]),
+                   in_seconds(holder["lease_left_seconds"]), waiting});
   }
   fmt::print("{}", targets.text());
   if (status["queue"].empty()) return;
-  Table queue({"next", "job", "process", "targets", "size", "waited s", "class", ""});
+  Table queue({"next", "job", "user", "processes", "targets", "size", "waited s", "class", ""});
   for (std::size_t i = 0; i < status["queue"].size(); ++i) {
     const auto& entry = status["queue"][i];
     const Bytes bytes(entry["bytes"].count());
-    queue.add({std::to_string(i + 1), entry["job"].text(), std::to_string(entry["process"].count()),
-               entry["targets"].text(), bytes.count() == 0 ? "?" : format(bytes), in_seconds(entry["waited_seconds"]),
+    queue.add({std::to_string(i + 1), entry["job"].text(), std::to_string(entry["user"].count()),
+               std::to_string(entry["processes"].count()), entry["targets"].text(),
+               bytes.count() == 0 ? "?" : format(bytes), in_seconds(entry["waited_seconds"]),
                std::to_string(entry["class"].count()), entry["overdue"].boolean() ? "overdue" : ""});
   }
   fmt::print("\n{}", queue.text());
 }
 
 int show_status(const StatusOptions& options) {
-  const auto document = gate::query_status(options.address, std::chrono::seconds(5));
+  const auto document = gate::query_status(
+      {.address = options.address, .job = "tutti gate status", .key_file = options.key_file}, std::chrono::seconds(5));
   if (!document) return report(document.error());
   if (options.json) {
     fmt::print("{}\n", *document);
@@ -143,29 +161,37 @@ int show_status(const StatusOptions& options) {
 }  // namespace
 
 Command gate_command() {
-  return {"gate", "Run the gate, where jobs take turns for their checkpoints; or ask it for its status",
-          [](CommandLine& line) {
-            auto given = std::make_shared<GateOptions>();
-            line.option(
-                "--listen", given->listen,
-                "Socket path or HOST:PORT; may be repeated (default: $TUTTI_GATE, else /tmp/tutti-gate-UID.sock)");
-            line.option("--targets", given->targets, "How many targets (OSTs, OSDs, ...) there are")
-                .between(1, gate::kMaxTargets);
-            line.option("--discipline", given->discipline, "Who goes next; --list shows them");
-            line.option("--option", given->options, "An option of the discipline; may be repeated");
-            line.option("--lease", given->lease, "A holder that is silent for so long loses the lock");
-            line.option("--state", given->state,
-                        "File that tells the next gate whether this one ended well (default: SOCKET.state)");
-            line.option("--socket-mode", given->socket_mode, "Permissions of the socket file; 666 lets all users in");
-            line.flag("--list", given->list, "List the disciplines with their options and leave");
-            line.flag("--json", given->json, "With --list: one JSON document instead of a table");
-            line.action([given] { return given->list ? list_disciplines(given->json) : serve(*given); });
-            auto asked = std::make_shared<StatusOptions>();
-            CommandLine& status = line.subcommand("status", "Holder, queue and waits of each target");
-            status.option("--gate", asked->address, "Socket path or HOST:PORT of the gate");
-            status.json(asked->json);
-            status.action([asked] { return show_status(*asked); });
-          }};
+  return {
+      "gate", "Run the gate, which grants jobs their turns for checkpoints, or show its status", [](CommandLine& line) {
+        auto given = std::make_shared<GateOptions>();
+        line.option(
+            "--listen", given->listen,
+            "Address to listen on: /path, unix:/path or tcp:HOST:PORT; may be repeated (default: $TUTTI_GATE, else "
+            "/run/tutti/gate.sock, else $XDG_RUNTIME_DIR/tutti-gate.sock)");
+        line.option("--targets", given->targets, "Number of targets (OSTs, OSDs, ...)").between(1, gate::kMaxTargets);
+        line.option("--discipline", given->discipline, "Order in which waiting jobs get their turn (see --list)");
+        line.option("--option", given->options, "Option of the discipline; may be repeated");
+        line.option("--lease", given->lease,
+                    "A holder that sends nothing for this time loses its turn; other jobs wait at most this long "
+                    "for a holder that has died")
+            .at_least(std::chrono::milliseconds(1));
+        line.option("--state", given->state,
+                    "File that tells the next gate whether this one was shut down cleanly (default: SOCKET.state; "
+                    "without it, a gate on TCP grants nothing for one lease after each start)");
+        line.option("--key-file", given->key_file, "TCP: accept clients that have the key in this file");
+        line.flag("--munge", given->munge, "TCP: accept clients with MUNGE credentials");
+        line.option("--connections-per-user", given->connections_per_user,
+                    "Maximum number of connections per user; no limit for root and the gate's own user");
+        line.flag("--list", given->list, "List the disciplines with their options and exit");
+        line.flag("--json", given->json, "With --list: print one JSON document instead of a table");
+        line.action([given] { return given->list ? list_disciplines(given->json) : serve(*given); });
+        auto asked = std::make_shared<StatusOptions>();
+        CommandLine& status = line.subcommand("status", "Show holders, queue and waiting times of each target");
+        status.option("--gate", asked->address, "Address of the gate: /path, unix:/path or tcp:HOST:PORT");
+        status.option("--key-file", asked->key_file, "TCP: file with the gate's key (default: use MUNGE)");
+        status.json(asked->json);
+        status.action([asked] { return show_status(*asked); });
+      }};
 }
 
 }  // namespace tutti::cli

@@ -18,6 +18,7 @@ struct LabArguments {
   std::vector<std::string> names;
   bool json = false;
   bool live = false;
+  bool full = false;
   std::string html;
   std::string markdown;
 };
@@ -30,7 +31,7 @@ int list(const LabArguments& arguments) {
   Table table({"experiment", "paper", "figure", "status", "live", "what"});
   for (const lab::Experiment& experiment : lab::experiments())
     table.add({experiment.name, experiment.paper, experiment.figure, experiment.ready() ? "ready" : "not yet",
-               experiment.live() ? "yes" : "", experiment.what});
+               experiment.live ? "yes" : "", experiment.what});
   fmt::print("{}", table.text());
   return kDone;
 }
@@ -67,32 +68,41 @@ void print(const lab::ExperimentResult& result) {
   fmt::print("{}\n", claims.text());
 }
 
+struct Chosen {
+  std::string name;
+  bool by_name = true;  // false: member of a group, skipped if the mode cannot run it
+};
+
 // "all" stands for every experiment that is ready, "sc11" and so on for those of a paper.
-Result<std::vector<std::string>> expand(const std::vector<std::string>& names, bool live) {
-  std::vector<std::string> expanded;
+std::vector<Chosen> expand(const std::vector<std::string>& names, bool live) {
+  std::vector<Chosen> chosen;
   for (const std::string& name : names) {
     if (lab::find_experiment(name)) {
-      expanded.push_back(name);
+      chosen.push_back({name});
       continue;
     }
-    const std::size_t before = expanded.size();
+    const std::size_t before = chosen.size();
     for (const lab::Experiment& experiment : lab::experiments()) {
       if (name != "all" && !experiment.name.starts_with(name + "-")) continue;
-      if (live ? experiment.live() : static_cast<bool>(experiment.run)) expanded.push_back(experiment.name);
+      if (live ? experiment.live : experiment.ready()) chosen.push_back({experiment.name, false});
     }
-    if (expanded.size() == before) expanded.push_back(name);  // nothing so called: running it says what there is
+    if (chosen.size() == before)
+      chosen.push_back({name});  // unknown: run_experiment() reports it with a list of all names
   }
-  return expanded;
+  return chosen;
 }
 
 // A report on "all" also names the experiments that are not ready.
 int write_report(const LabArguments& arguments, std::vector<lab::ExperimentResult> results) {
-  lab::Report page{
-      .title = "Tutti laboratory",
-      .command = fmt::format("tutti lab run {} --html {}", fmt::join(arguments.names, " "), arguments.html),
-      .generated = lab::today(),
-      .results = std::move(results),
-      .not_yet = {}};
+  lab::Report page{.title = "Tutti laboratory",
+                   .command = fmt::format("tutti lab run {}{} --html {}", fmt::join(arguments.names, " "),
+                                          arguments.live   ? " --live"
+                                          : arguments.full ? " --full"
+                                                           : "",
+                                          arguments.html),
+                   .generated = lab::today(),
+                   .results = std::move(results),
+                   .not_yet = {}};
   if (std::find(arguments.names.begin(), arguments.names.end(), "all") != arguments.names.end())
     for (const lab::Experiment& experiment : lab::experiments())
       if (!experiment.ready()) page.not_yet.push_back(experiment);
@@ -108,14 +118,17 @@ int write_report(const LabArguments& arguments, std::vector<lab::ExperimentResul
 }
 
 int run(const LabArguments& arguments) {
-  const auto names = expand(arguments.names, arguments.live);
-  if (!names) return report(names.error());
   lab::LabOptions options;
-  options.live = arguments.live;
+  if (arguments.live) options.mode = lab::Mode::kLive;
+  if (arguments.full) options.mode = lab::Mode::kFull;
   options.progress = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   std::vector<lab::ExperimentResult> results;
-  for (const std::string& name : *names) {
-    auto result = lab::run_experiment(name, options);
+  for (const Chosen& chosen : expand(arguments.names, arguments.live)) {
+    auto result = lab::run_experiment(chosen.name, options);
+    if (!result && result.error().code == ErrorCode::kInvalid && !chosen.by_name) {
+      fmt::print(stderr, "skipped: {}\n", result.error().message);
+      continue;
+    }
     if (!result) return report(result.error());
     if (!arguments.json) print(*result);
     results.push_back(std::move(*result));
@@ -127,19 +140,25 @@ int run(const LabArguments& arguments) {
 }  // namespace
 
 Command lab_command() {
-  return {"lab", "The papers' experiments, by name", [](CommandLine& line) {
+  return {"lab", "List and run the papers' experiments", [](CommandLine& line) {
             auto arguments = std::make_shared<LabArguments>();
-            CommandLine& listing = line.subcommand("list", "List the experiments with their paper's figure");
+            CommandLine& listing = line.subcommand("list", "List the experiments with paper and figure");
             listing.json(arguments->json);
             listing.action([arguments] { return list(*arguments); });
-            CommandLine& running = line.subcommand("run", "Run experiments and set them against the papers");
-            running.option("NAME", arguments->names, "Experiments, a paper's (sc11, ...), or all").required();
-            running.flag("--live", arguments->live, "With real processes over modelled devices");
+            CommandLine& running = line.subcommand("run", "Run experiments and compare the results with the papers");
+            running.option("NAME", arguments->names, "Names of experiments, of a paper (sc11, ...), or all").required();
+            running.flag("--live", arguments->live,
+                         "Run node and client processes over modelled devices, in real time");
+            running.flag("--full", arguments->full, "Run production clients and nodes in virtual time (slower)");
             running.json(arguments->json);
-            running.option("--html", arguments->html, "Also write a page with tables, charts and timelines");
+            running.option("--html", arguments->html, "Also write an HTML page with tables, charts and timelines");
             running.option("--markdown", arguments->markdown,
-                           "Also write the claims as tables, below the marker in that file if it has one");
-            running.action([arguments] { return run(*arguments); });
+                           "Also write the claims as tables to this file, below its marker if it has one");
+            running.action([arguments] {
+              if (arguments->live && arguments->full)
+                return fmt::print(stderr, "tutti: --live and --full cannot be used together\n"), kUsage;
+              return run(*arguments);
+            });
           }};
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti layout FILE: how a file is striped, and which target holds what.
+// tutti layout FILE: prints the stripes of a file and the bytes on each target.
 #include "layout/layout.h"
 
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include <cerrno>
+#include <cstring>
 #include <map>
 
 #include "base/json.h"
@@ -24,7 +26,7 @@ struct LayoutArguments {
   bool json = false;
 };
 
-// What the file system says, else what the arguments say.
+// The layout from the file system, else from the arguments.
 Result<Layout> find_layout(const LayoutArguments& arguments) {
   auto found = discover_file(arguments.file, arguments.targets);
   if (!found) return Failure(found.error());
@@ -34,7 +36,7 @@ Result<Layout> find_layout(const LayoutArguments& arguments) {
   return layout;
 }
 
-// The pattern repeats, so one period says it all, whatever the size of the file.
+// The pattern repeats, so one period is enough for files of any size.
 std::map<TargetId, Bytes> bytes_per_target(const Layout& layout, std::uint64_t size) {
   const auto objects = layout.object_size.count() > 0 ? layout.object_size * layout.targets.size() : layout.stripe_size;
   const auto period = objects * layout.stripe_count;
@@ -88,7 +90,7 @@ int run(const LayoutArguments& arguments) {
   if (!layout) return report(layout.error());
   struct stat attributes {};
   if (::stat(arguments.file.c_str(), &attributes) != 0) {
-    return report({ErrorCode::kIo, "cannot stat " + arguments.file, errno});
+    return report({ErrorCode::kIo, arguments.file + ": " + std::strerror(errno), errno});
   }
   const auto size = static_cast<std::uint64_t>(attributes.st_size);
   if (arguments.json) {
@@ -103,13 +105,13 @@ int run(const LayoutArguments& arguments) {
 
 Command layout_command() {
   return {
-      "layout", "Print how a file is striped and which target holds what", [](CommandLine& line) {
+      "layout", "Print the stripes of a file and the bytes on each target", [](CommandLine& line) {
         auto arguments = std::make_shared<LayoutArguments>();
         line.option("file", arguments->file, "A file on Lustre, CephFS, BeeGFS, Gluster or any directory").required();
-        line.option("--stripe-size", arguments->stripe_size, "Where the file system does not say: size of a stripe");
-        line.option("--targets", arguments->targets, "Where the file system does not say: number of targets")
+        line.option("--stripe-size", arguments->stripe_size, "Stripe size, if the file system does not report it");
+        line.option("--targets", arguments->targets, "Number of targets, if the file system does not report it")
             .between(1, 65536);
-        line.option("--rows", arguments->rows, "Stripes to show");
+        line.option("--rows", arguments->rows, "Number of stripes to print");
         line.json(arguments->json);
         line.action([arguments] { return run(*arguments); });
       }};

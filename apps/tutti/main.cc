@@ -4,8 +4,8 @@
 int main(int argc, char** argv) {
   using namespace tutti::cli;
   CommandLine tutti("tutti",
-                    "Tutti lets jobs that share a parallel file system play together.\n"
-                    "Every command has --help; those that print a table take --json.",
+                    "Tutti lets jobs that share a parallel file system take turns instead of interrupting each other.\n"
+                    "Every command has --help; commands that print a table have --json.",
                     TUTTI_VERSION);
   for (const Command& command : commands()) command.define(tutti.subcommand(command.name, command.summary));
   return tutti.run(argc, argv);

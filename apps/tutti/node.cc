@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti node: one data node in the foreground.
+// tutti node: runs one data node in the foreground.
 #include "node/node.h"
 
 #include <fmt/core.h>
@@ -9,11 +9,14 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <tutti/client.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <thread>
 
 #include "base/units.h"
+#include "cluster.h"
 #include "command.h"
 #include "net/watchdog.h"
 #include "node/pid_file.h"
@@ -23,30 +26,40 @@ namespace tutti::cli {
 namespace {
 
 struct Arguments {
+  ClusterChoice cluster;
   NodeSettings settings;
-  std::string cluster, name = "node0", directory, pid_file;
+  std::string name = "node0", pid_file;
+  std::size_t start_pipe = 0;  // 0: none
 };
 
-// Endpoint, targets, key and stripes come from the cluster's description.
-Result<Duration> apply_cluster(const Arguments& arguments, NodeOptions& options) {
-  auto cluster = load_cluster(arguments.cluster);
-  if (!cluster) return Failure(cluster.error());
-  const auto node = std::find_if(cluster->nodes.begin(), cluster->nodes.end(),
+// The options of the command line, completed by the cluster description: settings, endpoint, key and stripes.
+Result<NodeOptions> read_options(const Arguments& arguments) {
+  auto file = arguments.cluster.load_file();
+  if (!file) return Failure(file.error());
+  const Cluster& cluster = file->cluster;
+  auto made = to_options(complete(arguments.settings, file->defaults));
+  if (!made) return Failure(made.error());
+  NodeOptions& options = *made;
+  const auto node = std::find_if(cluster.nodes.begin(), cluster.nodes.end(),
                                  [&](const NodeAddress& address) { return address.name == arguments.name; });
-  if (node == cluster->nodes.end())
-    return fail(ErrorCode::kInvalid, fmt::format("{}: no [[node]] named {}", arguments.cluster, arguments.name));
+  if (node == cluster.nodes.end())
+    return fail(ErrorCode::kInvalid, fmt::format("{}: no [[node]] named {}", arguments.cluster.file(), arguments.name));
+  if (options.directory.empty())
+    return fail(ErrorCode::kInvalid, fmt::format("which directory? Give --dir, or set directory in [defaults] of {}",
+                                                 arguments.cluster.file()));
+  options.name = arguments.name;
   std::size_t targets = 0;
-  for (const NodeAddress& address : cluster->nodes) targets += address.targets.size();
+  for (const NodeAddress& address : cluster.nodes) targets += address.targets.size();
   options.listen = {node->endpoint};
-  options.targets = node->targets;
-  options.key_file = cluster->key_file;
-  options.munge = cluster->munge;
+  options.key_file = cluster.key_file;
+  options.munge = cluster.munge;
   if (options.model) {
-    options.model->stripe_size = cluster->stripe_size;
-    options.model->stripe_count = cluster->stripe_count != 0 ? cluster->stripe_count : targets;
-    options.model->seed = static_cast<std::uint64_t>(node - cluster->nodes.begin());
+    options.model->stripe_size = cluster.stripe_size;
+    options.model->stripe_count = cluster.stripe_count != 0 ? cluster.stripe_count : targets;
+    options.model->seed = static_cast<std::uint64_t>(node - cluster.nodes.begin());
   }
-  return cluster->lease;
+  options.fence_time = cluster.fence_time;
+  return made;
 }
 
 void raise_file_limit() {
@@ -56,7 +69,7 @@ void raise_file_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// SIGTERM finishes what waits, SIGINT drops it. Blocked in all threads and taken by one.
+// SIGTERM: serve the waiting requests, then stop. SIGINT: drop them. Blocked in all threads; wait() receives them.
 class Signals {
  public:
   Signals() {
@@ -77,25 +90,38 @@ class Signals {
   sigset_t set_{};
 };
 
+// Ends this process if the pipe is closed before a byte arrives: `tutti up`, which started it, has died before it had
+// started all nodes. SIGINT lets the node remove its socket; a node that hangs is ended after a while.
+void follow_starter(int pipe) {
+  std::thread([pipe] {
+    char byte = 0;
+    ssize_t got = 0;
+    while ((got = read(pipe, &byte, 1)) < 0 && errno == EINTR) continue;
+    close(pipe);
+    if (got == 1) return;
+    kill(getpid(), SIGINT);
+    std::this_thread::sleep_for(std::chrono::seconds(10));
+    _exit(kFailed);
+  }).detach();
+}
+
 int serve(const Arguments& arguments) {
   Signals signals;
-  auto options = arguments.settings.to_options();
+  if (arguments.start_pipe != 0) follow_starter(static_cast<int>(arguments.start_pipe));
+  auto options = read_options(arguments);
   if (!options) return report(options.error());
-  options->name = arguments.name;
-  options->directory = arguments.directory;
-  const auto lease = apply_cluster(arguments, *options);
-  if (!lease) return report(lease.error());
   std::unique_ptr<PidFile> pid_file;
   if (!arguments.pid_file.empty()) {
     auto taken = PidFile::take(arguments.pid_file);
     if (!taken) return report(taken.error());
     pid_file = std::move(*taken);
   }
-  umask(0);  // modes come from clients, who have applied their own
+  options->exclusive = pid_file != nullptr;
+  umask(0);  // clients have already applied their umask
   raise_file_limit();
   auto node = Node::start(*options);
   if (!node) return report(node.error());
-  auto watchdog = net::Watchdog::start(*lease);
+  auto watchdog = net::Watchdog::start(options->fence_time);
   if (!watchdog) return report(watchdog.error());
   for (const std::string& endpoint : (*node)->endpoints())
     spdlog::info("{} serves {} at {} with policy {}", options->name, options->directory, endpoint, options->policy);
@@ -103,7 +129,8 @@ int serve(const Arguments& arguments) {
   const Scheduler::Stop how = (*node)->wait_for_stop();
   signals.wake();
   listener.join();
-  spdlog::info("{} stops, {} what waits", options->name, how == Scheduler::Stop::kDrain ? "finishing" : "dropping");
+  spdlog::info("{} stops, {} waiting requests", options->name,
+               how == Scheduler::Stop::kDrain ? "serving the" : "dropping the");
   const bool finished = (*node)->stop(how);
   spdlog::info("{} has stopped", options->name);
   return finished ? kDone : kFailed;
@@ -114,11 +141,16 @@ int serve(const Arguments& arguments) {
 Command node_command() {
   return {"node", "Run one data node in the foreground", [](CommandLine& line) {
             auto arguments = std::make_shared<Arguments>();
-            line.option("--cluster", arguments->cluster, "The cluster's description").required();
-            line.option("--name", arguments->name, "Which [[node]] of it this is");
-            line.option("--dir", arguments->directory, "The directory or mount to serve").required();
-            line.option("--pid-file", arguments->pid_file, "Locked while the node runs");
-            arguments->settings.define(line);
+            arguments->cluster.define(line);
+            line.option("--name", arguments->name, "Name of this node's [[node]] entry in the description");
+            line.option("--dir", arguments->settings.directory,
+                        "Directory or mount to serve (default: directory in [defaults] of the description)");
+            line.option("--pid-file", arguments->pid_file,
+                        "File that names the process; locked while the node runs (default: none)");
+            line.option("--start-pipe", arguments->start_pipe,
+                        "Descriptor of a pipe, set by 'tutti up': the node ends if the pipe is closed before a byte "
+                        "arrives (default: none)");
+            define_settings(line, arguments->settings);
             line.action([arguments] { return serve(*arguments); });
           }};
 }

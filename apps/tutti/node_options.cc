@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node_options.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "base/units.h"
+
 namespace tutti::cli {
 namespace {
 
-// "hdd" is short for the preset that has the papers' disk, "ssd" for their flash.
+constexpr Bytes kLeastBuffers(1 << 20);
+
+// "hdd" and "ssd" are short for the presets of the papers' devices.
 std::string preset_of(const std::string& device) {
   if (device == "hdd") return "hdd-7200";
   if (device == "ssd") return "ssd-2010";
@@ -15,45 +22,72 @@ std::string class_of(const DeviceFigures& figures) {
   return std::holds_alternative<HddFigures>(figures) ? "hdd" : "ssd";
 }
 
-}  // namespace
-
-void NodeSettings::define(CommandLine& line) {
-  line.option("--policy", policy, "How requests are ordered (tutti policies)");
-  line.option("-o,--option", policy_options, "An option of the policy; may be repeated");
-  line.option("--engine", engine, "posix, or null to measure everything but storage");
-  line.flag("--direct", direct, "Around the page cache (O_DIRECT)");
-  line.option("--device", device, "Take the time of a device: hdd, ssd, hdd-7200, ssd-2010, nvme");
-  line.option("--device-class", device_class, "hdd, ssd, nvme or null: decides how much is in flight at once");
-  line.option("--depth", depth, "Operations in flight at the engine; 0: by the device's class");
-  line.option("--buffers", buffers, "Memory for data on its way, half for reads, half for writes");
+Result<void> check_buffers(Bytes buffers) {
+  const Bytes memory(static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                     static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
+  if (buffers >= kLeastBuffers && buffers <= memory) return {};
+  return fail(ErrorCode::kInvalid,
+              fmt::format("buffers of {} are not possible: from {} to the memory of this machine, {}", format(buffers),
+                          format(kLeastBuffers), format(memory)));
 }
 
-Result<NodeOptions> NodeSettings::to_options() const {
+}  // namespace
+
+void define_settings(CommandLine& line, NodeSettings& settings) {
+  line.option("--policy", settings.policy, "Scheduling policy, see 'tutti policies' (default: concert)");
+  line.option("-o,--option", settings.policy_options, "Option of the policy; may be repeated");
+  line.option("--engine", settings.engine,
+              "posix, or null: discards data, to measure everything except storage (default: posix)");
+  line.flag("--direct", settings.direct, "Bypass the page cache (O_DIRECT) for aligned requests");
+  line.option("--device", settings.device,
+              "Add the service times of a modelled device: hdd, ssd, hdd-7200, ssd-2010, ssd-sata-2011, nvme (default: "
+              "none)");
+  line.option("--device-class", settings.device_class,
+              "hdd, ssd, nvme or null: sets the default of --depth and of the window policy's width (default: from "
+              "--device, else ssd)");
+  line.option("--depth", settings.depth,
+              "Maximum number of operations in flight at the engine (default: from --device-class)")
+      .between(1, kMostDepth);
+  line.option("--buffers", settings.buffers,
+              "Memory limit for file data in transit, half for reads and half for writes (default: 128MiB)")
+      .at_least(kLeastBuffers);
+}
+
+NodeSettings complete(NodeSettings given, const NodeSettings& defaults) {
+  if (given.policy.empty()) {
+    given.policy = defaults.policy;
+    given.policy_options.insert(defaults.policy_options.begin(), defaults.policy_options.end());
+  }
+  for (auto member : {&NodeSettings::directory, &NodeSettings::engine, &NodeSettings::device,
+                      &NodeSettings::device_class, &NodeSettings::job_check, &NodeSettings::job_command})
+    if ((given.*member).empty()) given.*member = defaults.*member;
+  given.direct = given.direct || defaults.direct;
+  if (given.depth == 0) given.depth = defaults.depth;
+  if (given.buffers == Bytes{}) given.buffers = defaults.buffers;
+  return given;
+}
+
+Result<NodeOptions> to_options(const NodeSettings& settings) {
   NodeOptions options;
-  options.policy = policy;
-  options.policy_options = policy_options;
-  options.engine = engine;
-  options.direct = direct;
-  options.depth = depth;
-  if (!device.empty()) {
-    auto figures = device_preset(preset_of(device));
+  options.directory = settings.directory;
+  if (!settings.policy.empty()) options.policy = settings.policy;
+  options.policy_options = settings.policy_options;
+  if (!settings.engine.empty()) options.engine = settings.engine;
+  options.direct = settings.direct;
+  options.depth = settings.depth;
+  if (!settings.device.empty()) {
+    auto figures = device_preset(preset_of(settings.device));
     if (!figures) return Failure(figures.error());
     options.device_class = class_of(*figures);
     options.model = ModelledOptions{.figures = std::move(*figures)};
   }
-  if (!device_class.empty()) options.device_class = device_class;
-  options.read_buffers = options.write_buffers = buffers / 2;
+  if (!settings.device_class.empty()) options.device_class = settings.device_class;
+  if (!settings.job_check.empty()) options.job_check = settings.job_check;
+  options.job_command = settings.job_command;
+  if (settings.buffers == Bytes{}) return options;
+  if (auto possible = check_buffers(settings.buffers); !possible) return Failure(possible.error());
+  options.read_buffers = options.write_buffers = settings.buffers / 2;
   return options;
-}
-
-std::vector<std::string> NodeSettings::to_arguments() const {
-  std::vector<std::string> list{"--policy", policy, "--engine", engine, "--buffers", std::to_string(buffers.count())};
-  for (const auto& [name, value] : policy_options) list.insert(list.end(), {"-o", name + "=" + value});
-  if (direct) list.emplace_back("--direct");
-  if (!device.empty()) list.insert(list.end(), {"--device", device});
-  if (!device_class.empty()) list.insert(list.end(), {"--device-class", device_class});
-  if (depth != 0) list.insert(list.end(), {"--depth", std::to_string(depth)});
-  return list;
 }
 
 }  // namespace tutti::cli

@@ -1,29 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a node on the command line: the same for `tutti node` and `tutti up`.
+// Command line options of a node, shared by `tutti node` and `tutti up`.
 #pragma once
 
-#include <string>
-#include <vector>
-
+#include "client/cluster_file.h"
 #include "command.h"
 #include "node/node.h"
 
 namespace tutti::cli {
 
-struct NodeSettings {
-  std::string policy = "concert";
-  PolicyOptions policy_options{};
-  std::string engine = "posix";
-  bool direct = false;
-  std::string device{};        // a model's name; empty: none
-  std::string device_class{};  // empty: by the model, else ssd
-  std::size_t depth = 0;
-  Bytes buffers{128 << 20};
-
-  void define(CommandLine& line);
-  Result<NodeOptions> to_options() const;
-  // As arguments for `tutti node`.
-  std::vector<std::string> to_arguments() const;
-};
+// All settings except the directory.
+void define_settings(CommandLine& line, NodeSettings& settings);
+// The settings that were given on the command line, completed by those of cluster.toml. Options of the policy belong to
+// the policy beside them.
+NodeSettings complete(NodeSettings given, const NodeSettings& defaults);
+// Settings that are not set get their default. kInvalid: names the setting that is not possible.
+Result<NodeOptions> to_options(const NodeSettings& settings);
 
 }  // namespace tutti::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti policies: every scheduling policy, its options and their defaults.
+// tutti policies: lists the scheduling policies, their options and defaults.
 #include <fmt/core.h>
 
 #include "base/json.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti policy show | set: on a running cluster, under load.
+// tutti policy show | set: shows or changes the policy of a running cluster.
 #include <fmt/format.h>
 
 #include "base/json.h"
@@ -46,7 +46,7 @@ int show(const Arguments& arguments) {
   return status;
 }
 
-// All nodes get it; a node that refuses or is down is named, and the others keep what they were told.
+// Nodes that refuse the change or are down are reported. The other nodes keep the new policy.
 int set(const Arguments& arguments) {
   const auto cluster = arguments.cluster.load();
   if (!cluster) return report(cluster.error());
@@ -65,14 +65,14 @@ int set(const Arguments& arguments) {
 Command policy_command() {
   return {"policy", "Show or change the policy of a running cluster", [](CommandLine& line) {
             auto arguments = std::make_shared<Arguments>();
-            CommandLine& showing = line.subcommand("show", "What each node orders by");
+            CommandLine& showing = line.subcommand("show", "Show the policy of each node");
             arguments->cluster.define(showing);
             showing.json(arguments->json);
             showing.action([arguments] { return show(*arguments); });
-            CommandLine& setting = line.subcommand("set", "Change it on all nodes; nothing that waits is lost");
+            CommandLine& setting = line.subcommand("set", "Change the policy of all nodes; waiting requests are kept");
             arguments->cluster.define(setting);
-            setting.option("policy", arguments->policy, "Its name (tutti policies)").required();
-            setting.option("-o,--option", arguments->options, "An option of the policy; may be repeated");
+            setting.option("policy", arguments->policy, "Name of the policy (see 'tutti policies')").required();
+            setting.option("-o,--option", arguments->options, "Option of the policy; may be repeated");
             setting.action([arguments] { return set(*arguments); });
           }};
 }

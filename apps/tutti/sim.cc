@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti sim: runs scenarios in virtual time.
+// tutti sim: runs scenarios and the fault campaign in virtual time.
 #include <fmt/core.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "base/json.h"
 #include "base/table.h"
 #include "command.h"
+#include "gate/targets.h"
+#include "lab/live.h"
 #include "lab/report.h"
 #include "lab/report_runs.h"
 #include "sim/metrics.h"
 #include "sim/scenario_file.h"
+#include "sim_faults.h"
+#include "sim_sweep.h"
 
 namespace tutti::cli {
 namespace {
@@ -22,11 +28,13 @@ struct SimArguments {
   std::vector<std::string> policies;
   std::optional<std::uint64_t> seed;
   std::vector<std::string> assignments;
+  bool full = false;
+  bool live = false;
   bool json = false;
   std::string html;
 };
 
-// A line on standard error, now and then, for runs that take longer than two seconds.
+// Prints progress on standard error if a run takes longer than two seconds.
 class Progress {
  public:
   explicit Progress(std::string what) : what_(std::move(what)) {}
@@ -86,7 +94,20 @@ const std::string& policy_of(const sim::Scenario& scenario) {
   return scenario.forwarding.count ? scenario.forwarding.policy.name : scenario.servers.policy.name;
 }
 
-Json run_json(const sim::Scenario& scenario, const sim::Measured& measured) {
+// The phase sizes of one application that the servers know. Servers with the same size are grouped.
+Json announced_json(const std::vector<sim::AnnouncedSize>& sizes, std::uint32_t servers_in_all,
+                    std::uint32_t application) {
+  std::map<std::uint64_t, std::vector<TargetId>> servers;  // by size
+  const auto of_application = [](const sim::AnnouncedSize& size) { return size.application; };
+  for (const sim::AnnouncedSize& size : std::ranges::equal_range(sizes, application, {}, of_application))
+    servers[size.bytes.count()].push_back(size.server);
+  auto rows = Json::array();
+  for (const auto& [bytes, its] : servers)
+    rows.push_back({{"servers", gate::text(gate::TargetSet::of(servers_in_all, its))}, {"bytes", bytes}});
+  return rows;
+}
+
+Json run_json(const sim::Scenario& scenario, const sim::MeasuredRun& measured) {
   auto applications = Json::array();
   for (const sim::ApplicationMetrics& application : measured.metrics.applications)
     applications.push_back({{"name", application.name},
@@ -95,7 +116,9 @@ Json run_json(const sim::Scenario& scenario, const sim::Measured& measured) {
                             {"alone_seconds", nonzero(application.alone)},
                             {"slowdown", nonzero(application.slowdown)},
                             {"end_seconds", application.end},
-                            {"mebibytes", application.mebibytes}});
+                            {"mebibytes", application.mebibytes},
+                            {"announced", announced_json(measured.outcome.announced, scenario.servers.count,
+                                                         static_cast<std::uint32_t>(applications.size()))}});
   const double wall = measured.outcome.wall_seconds;
   return {{"scenario", scenario.name},
           {"policy", policy_of(scenario)},
@@ -105,6 +128,7 @@ Json run_json(const sim::Scenario& scenario, const sim::Measured& measured) {
           {"device", describe(scenario.servers.device)},
           {"events", measured.outcome.events},
           {"events_per_second", wall > 0 ? static_cast<double>(measured.outcome.events) / wall : 0.0},
+          {"hash", measured.outcome.hash == 0 ? Json(nullptr) : Json(fmt::format("{:016x}", measured.outcome.hash))},
           {"metrics", metrics_json(measured.metrics)},
           {"applications", applications}};
 }
@@ -145,15 +169,20 @@ Result<sim::Scenario> load(const SimArguments& arguments, const std::string& pol
   return sim::load_scenario(arguments.file, overrides);
 }
 
-Result<sim::Measured> measure_with_progress(const sim::Scenario& scenario) {
+Result<sim::MeasuredRun> measure_with_progress(const sim::Scenario& scenario, const SimArguments& arguments) {
   Progress progress(fmt::format("{} {}", scenario.name, policy_of(scenario)));
   sim::MeasureOptions options;
+  options.full = arguments.full;
+  if (arguments.live)
+    options.run = [](const sim::Scenario& each, const sim::RunOptions& how) {
+      return lab::run_live(each, {.demands = how.demands});
+    };
   options.progress = [&](Duration simulated, std::uint64_t events) { progress.show(simulated, events); };
   return sim::measure(scenario, options);
 }
 
-// The page on one scenario under one or several policies.
-int write_report(const SimArguments& arguments, const std::vector<lab::Run>& runs) {
+// Writes the HTML report of one scenario under one or several policies.
+int write_report(const SimArguments& arguments, const std::vector<lab::RecordedRun>& runs) {
   const std::string way = arguments.policies.empty() ? fmt::format("run {}", arguments.file)
                                                      : fmt::format("compare {} --policies {}", arguments.file,
                                                                    fmt::join(arguments.policies, ","));
@@ -168,10 +197,22 @@ int write_report(const SimArguments& arguments, const std::vector<lab::Run>& run
   return kDone;
 }
 
+// The exit status of runs in which this many operations failed.
+int exit_status(std::uint64_t failed_operations) {
+  if (failed_operations == 0) return kDone;
+  return report({ErrorCode::kIo, fmt::format("{} operations failed", failed_operations)});
+}
+
+Result<void> check(const SimArguments& arguments) {
+  if (!arguments.full || !arguments.live) return {};
+  return fail(ErrorCode::kInvalid, "--full simulates and --live does not; use one of the two");
+}
+
 int run_one(const SimArguments& arguments) {
+  if (auto valid = check(arguments); !valid) return report(valid.error());
   const auto scenario = load(arguments, arguments.policy);
   if (!scenario) return report(scenario.error());
-  const auto measured = measure_with_progress(*scenario);
+  const auto measured = measure_with_progress(*scenario, arguments);
   if (!measured) return report(measured.error());
   if (!arguments.html.empty()) {
     const int written = write_report(arguments, {{*scenario, *measured}});
@@ -179,7 +220,7 @@ int run_one(const SimArguments& arguments) {
   }
   if (arguments.json) {
     fmt::print("{}\n", run_json(*scenario, *measured).dump(2));
-    return kDone;
+    return exit_status(measured->metrics.failed_operations);
   }
   fmt::print("{}: {} servers ({}), depth {}, seed {}\n\n", scenario->name, scenario->servers.count,
              describe(scenario->servers.device), scenario->servers.depth, scenario->seed);
@@ -191,19 +232,22 @@ int run_one(const SimArguments& arguments) {
   print_applications(measured->metrics);
   fmt::print("\n{} events, {:.2f} M events/s\n", measured->outcome.events,
              static_cast<double>(measured->outcome.events) / measured->outcome.wall_seconds / 1e6);
-  return kDone;
+  return exit_status(measured->metrics.failed_operations);
 }
 
 int compare(const SimArguments& arguments) {
+  if (auto valid = check(arguments); !valid) return report(valid.error());
   Table table = comparison();
   auto list = Json::array();
   std::string heading;
-  std::vector<lab::Run> runs;
+  std::vector<lab::RecordedRun> runs;
+  std::uint64_t failed = 0;
   for (const std::string& policy : arguments.policies) {
     const auto scenario = load(arguments, policy);
     if (!scenario) return report(scenario.error());
-    auto measured = measure_with_progress(*scenario);
+    auto measured = measure_with_progress(*scenario, arguments);
     if (!measured) return report(measured.error());
+    failed += measured->metrics.failed_operations;
     list.push_back(run_json(*scenario, *measured));
     add_row(table, *scenario, measured->metrics);
     heading = fmt::format("{}: {} servers ({}), depth {}, seed {}", scenario->name, scenario->servers.count,
@@ -214,33 +258,41 @@ int compare(const SimArguments& arguments) {
     fmt::print("{}\n", list.dump(2));
   else
     fmt::print("{}\n\n{}", heading, table.text());
-  return runs.empty() ? kDone : write_report(arguments, runs);
+  if (!runs.empty())
+    if (const int written = write_report(arguments, runs); written != kDone) return written;
+  return exit_status(failed);
 }
 
 void define_common(CommandLine& line, SimArguments& arguments) {
-  line.option("FILE", arguments.file, "Scenario, a TOML file (see scenarios/)").required();
-  line.option("--seed", arguments.seed, "Instead of the scenario's");
+  line.option("FILE", arguments.file, "Scenario file in TOML format (see scenarios/)").required();
+  line.option("--seed", arguments.seed, "Seed of the random numbers (default: the scenario's)");
   line.option("--set", arguments.assignments,
-              "Change a value of the scenario: servers.depth=4, applications.0.size=4MiB");
+              "Change a value of the scenario, e.g. servers.depth=4 or applications.0.size=4MiB; may be repeated");
+  line.flag("--full", arguments.full,
+            "Run production clients and nodes over a simulated network; slower, but includes their effects");
+  line.flag("--live", arguments.live,
+            "Run node and client processes on this machine, over modelled devices, in real time");
   line.json(arguments.json);
-  line.option("--html", arguments.html, "Also write a page with tables, charts and timelines");
+  line.option("--html", arguments.html, "Also write an HTML page with tables, charts and timelines to this file");
 }
 
 }  // namespace
 
 Command sim_command() {
-  return {"sim", "Run a scenario in virtual time, with the production policies", [](CommandLine& line) {
+  return {"sim", "Run scenarios and faults in virtual time, with the production code", [](CommandLine& line) {
             auto arguments = std::make_shared<SimArguments>();
             CommandLine& one = line.subcommand("run", "Run one scenario");
             define_common(one, *arguments);
-            one.option("--policy", arguments->policy, "Instead of the scenario's");
+            one.option("--policy", arguments->policy, "Scheduling policy (default: the scenario's)");
             one.action([arguments] { return run_one(*arguments); });
             CommandLine& many = line.subcommand("compare", "Run one scenario under several policies");
             define_common(many, *arguments);
-            many.option("--policies", arguments->policies, "Names, e.g. fifo,window,concert")
+            many.option("--policies", arguments->policies, "Names of policies, e.g. fifo,window,concert")
                 .separated_by_commas()
                 .required();
             many.action([arguments] { return compare(*arguments); });
+            for (const Command& command : {sim_faults_command(), sim_soak_command(), sim_sweep_command()})
+              command.define(line.subcommand(command.name, command.summary));
           }};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti top: who uses which target how much, live.
+// tutti top: shows the use of each target by each application, live.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -25,11 +25,9 @@ struct Arguments {
   std::size_t rows = 40;
 };
 
-using UsageKey = std::pair<ApplicationId, TargetId>;
-
 struct Sample {
   std::chrono::steady_clock::time_point taken;
-  std::map<UsageKey, wire::Usage> usage;
+  std::map<wire::UsageKey, wire::Usage> usage;
   std::uint64_t waiting = 0, in_flight = 0;
   std::size_t nodes_up = 0;
 };
@@ -42,7 +40,7 @@ struct Row {
   double share = 0;      // of all bytes in the interval
 };
 
-// Keeps connections open from sample to sample; a node that went away is tried again.
+// Takes samples of all nodes. Keeps connections open and reconnects to nodes that were lost.
 class Watch {
  public:
   explicit Watch(const Cluster& cluster) : cluster_(cluster), links_(cluster.nodes.size()) {}
@@ -68,9 +66,9 @@ class Watch {
   }
 
  private:
-  // A target may be served by a stand-in, too: what both did counts.
+  // Several nodes may have served a target, if one took over for another: adds their counts.
   static void add(Sample& sample, const wire::Usage& usage) {
-    auto [entry, fresh] = sample.usage.try_emplace({usage.application, usage.target}, usage);
+    auto [entry, fresh] = sample.usage.try_emplace(wire::usage_key(usage), usage);
     if (fresh) return;
     wire::Usage& sum = entry->second;
     sum.requests += usage.requests;
@@ -78,6 +76,7 @@ class Watch {
     sum.written_bytes += usage.written_bytes;
     sum.waiting += usage.waiting;
     sum.waiting_bytes += usage.waiting_bytes;
+    sum.announced = usage.announced;
     sum.queued += usage.queued;
     sum.engine += usage.engine;
   }
@@ -86,7 +85,7 @@ class Watch {
   std::vector<std::unique_ptr<Control>> links_;
 };
 
-// Counters of a node that was restarted begin again at 0.
+// The increase of a counter. A node that was restarted counts from 0 again.
 std::uint64_t since(std::uint64_t before, std::uint64_t now) {
   return now >= before ? now - before : now;
 }
@@ -120,6 +119,7 @@ Json to_json(const Cluster& cluster, const Sample& sample, const std::vector<Row
   auto list = Json::array();
   for (const Row& row : rows)
     list.push_back({{"application", row.now.application},
+                    {"user", row.now.user},
                     {"job", row.now.job},
                     {"target", row.now.target},
                     {"read_bytes_per_second", row.read_rate},
@@ -127,6 +127,7 @@ Json to_json(const Cluster& cluster, const Sample& sample, const std::vector<Row
                     {"requests_per_second", row.request_rate},
                     {"waiting", row.now.waiting},
                     {"waiting_bytes", row.now.waiting_bytes},
+                    {"announced_bytes", row.now.announced},
                     {"mean_wait_seconds", Seconds(row.mean_wait).count()},
                     {"share", row.share}});
   return {{"nodes", cluster.nodes.size()},
@@ -137,14 +138,14 @@ Json to_json(const Cluster& cluster, const Sample& sample, const std::vector<Row
 }
 
 std::string to_text(const Cluster& cluster, const Sample& sample, const std::vector<Row>& rows, std::size_t most) {
-  Table table(
-      {"application", "job", "target", "read MB/s", "write MB/s", "requests/s", "waiting", "mean wait", "share"});
+  Table table({"application", "user", "job", "target", "read MB/s", "write MB/s", "requests/s", "waiting", "mean wait",
+               "share"});
   for (std::size_t i = 0; i < std::min(most, rows.size()); ++i) {
     const Row& row = rows[i];
-    table.add({std::to_string(row.now.application), row.now.job, std::to_string(row.now.target),
-               fmt::format("{:.1f}", row.read_rate / 1e6), fmt::format("{:.1f}", row.write_rate / 1e6),
-               fmt::format("{:.0f}", row.request_rate), std::to_string(row.now.waiting), format(row.mean_wait),
-               fmt::format("{:.0f}%", row.share * 100)});
+    table.add({std::to_string(row.now.application), std::to_string(row.now.user), row.now.job,
+               std::to_string(row.now.target), fmt::format("{:.1f}", row.read_rate / 1e6),
+               fmt::format("{:.1f}", row.write_rate / 1e6), fmt::format("{:.0f}", row.request_rate),
+               std::to_string(row.now.waiting), format(row.mean_wait), fmt::format("{:.0f}%", row.share * 100)});
   }
   return fmt::format("{} of {} nodes up, {} waiting, {} in flight\n\n{}{}", sample.nodes_up, cluster.nodes.size(),
                      sample.waiting, sample.in_flight, table.text(),
@@ -156,7 +157,8 @@ int run(const Arguments& arguments) {
   if (!cluster) return report(cluster.error());
   Watch watch(*cluster);
   Sample before = watch.take();
-  if (before.nodes_up == 0) return report({ErrorCode::kUnreachable, "no node of the cluster answers"});
+  if (before.nodes_up == 0)
+    return report({ErrorCode::kUnreachable, "no node of the cluster answers; 'tutti status' shows why"});
   do {
     std::this_thread::sleep_for(arguments.interval);
     Sample now = watch.take();
@@ -175,13 +177,14 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Command top_command() {
-  return {"top", "Live: which application uses which target how much", [](CommandLine& line) {
+  return {"top", "Show the use of each target by each application, live", [](CommandLine& line) {
             auto arguments = std::make_shared<Arguments>();
             arguments->cluster.define(line);
-            line.option("--interval", arguments->interval, "Between refreshes");
-            line.option("--rows", arguments->rows, "At most");
-            line.flag("--once", arguments->once, "One interval, then end");
-            line.flag("--json", arguments->json, "For programs: one document per interval");
+            line.option("--interval", arguments->interval, "Time between two updates, at least 1ms")
+                .at_least(std::chrono::milliseconds(1));
+            line.option("--rows", arguments->rows, "Maximum number of rows to print");
+            line.flag("--once", arguments->once, "Exit after one interval");
+            line.flag("--json", arguments->json, "Print one JSON document per interval instead of a table");
             line.action([arguments] { return run(*arguments); });
           }};
 }

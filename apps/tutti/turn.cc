@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// tutti turn: hold the lock while a command runs.
+// tutti turn: holds a turn at the gate while a command runs.
 #include <fmt/core.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "command.h"
-#include "gate/coordinator.h"
+#include "gate/live_coordinator.h"
 #include "layout/discovery.h"
+#include "waiting.h"
 
 extern char** environ;
 
@@ -35,7 +39,8 @@ void pass_on(int signal) {
   if (child > 0) kill(static_cast<pid_t>(child), signal);
 }
 
-// The targets of a file, if its file system tells; else all. A path is also where to probe, unless told otherwise.
+// Parses --targets. For a path: the targets of the file if its file system reports them, else all. The directory of the
+// path is also probed unless --probe is set.
 Result<gate::TargetList> targets_of(const TurnOptions& given, gate::CoordinatorOptions& options) {
   if (given.targets.find('/') == std::string::npos) return gate::TargetList::parse(given.targets);
   std::filesystem::path path(given.targets);
@@ -44,13 +49,13 @@ Result<gate::TargetList> targets_of(const TurnOptions& given, gate::CoordinatorO
   if (options.prober.directory.empty()) options.prober.directory = path.string();
   const auto layout = discover_file(given.targets, gate::kMaxTargets);
   if (!layout) return Failure(layout.error());
-  // Who cannot tell which targets hold what names them all.
+  // File systems that do not report the targets of a file list all targets.
   if (!*layout || (*layout)->targets.size() >= gate::kMaxTargets) return gate::TargetList::everything();
   return gate::TargetList::of((*layout)->targets);
 }
 
 Result<gate::CoordinatorOptions> coordinator_options(const TurnOptions& given) {
-  // What the command line says, it says in the words of the environment.
+  // Options are passed as environment variables, so that from_environment() checks both.
   const auto set = [](const char* name, const std::string& value) {
     if (!value.empty()) setenv(name, value.c_str(), 1);
   };
@@ -63,7 +68,7 @@ Result<gate::CoordinatorOptions> coordinator_options(const TurnOptions& given) {
   if (!options) return options;
   if (!given.job.empty())
     options->client.job = given.job;
-  else if (options->client.job == "tutti")
+  else if (options->client.job == program_invocation_short_name)
     options->client.job = std::filesystem::path(given.command.front()).filename().string();
   options->client.say = [](const std::string& line) { fmt::print(stderr, "tutti turn: {}\n", line); };
   return options;
@@ -87,18 +92,56 @@ int run_command(const std::vector<std::string>& words) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// "third in the queue, held by job NAME since 40 s".
+std::string describe_wait(const Json& status, const std::string& job, const gate::TargetList& targets) {
+  const auto wanted = [&](std::uint64_t target) {
+    const auto holds = [&](const auto& range) { return range.first <= target && target <= range.last; };
+    return targets.all || std::any_of(targets.ranges.begin(), targets.ranges.end(), holds);
+  };
+  const auto& queue = status["queue"];
+  for (std::size_t i = 0; i < queue.size(); ++i) {
+    if (queue[i]["job"].text() != job) continue;
+    const std::string place = fmt::format("number {} in the queue", i + 1);
+    for (const auto& target : status["targets"].items()) {
+      if (!wanted(target["target"].count()) || target["holders"].empty()) continue;
+      const auto& holder = target["holders"][0];
+      return fmt::format("{}; target {} is held by job {} since {:.0f} s", place, target["target"].count(),
+                         holder["job"].text(), holder["held_seconds"].number());
+    }
+    return place;
+  }
+  return status["recovering"].boolean() ? "the gate was restarted and waits for the holders of earlier turns"
+                                        : "the turn was not granted yet";
+}
+
+// What a turn waits for, for WaitingMessages.
+std::string turn_wait(const gate::LiveGateOptions& gate, const gate::TargetList& targets,
+                      std::chrono::steady_clock::time_point start) {
+  if (std::chrono::steady_clock::now() - start < kSilence) return {};
+  if (gate.address == "off") return "probing the file system until it is idle";
+  const auto document = gate::query_status(gate, std::chrono::seconds(2));
+  if (!document)
+    return fmt::format("the gate {} does not answer ({}); the job continues without a turn after {}", gate.address,
+                       document.error().message, format(gate.max_wait));
+  const auto status = parse_json(*document);
+  return status ? describe_wait(*status, gate.job, targets) : "the gate's status cannot be read";
+}
+
 int take_turn(const TurnOptions& given) {
   auto options = coordinator_options(given);
   if (!options) return report(options.error());
   const auto targets = targets_of(given, *options);
   if (!targets) return report(targets.error());
+  const gate::LiveGateOptions asked = options->client;
   auto coordinator = gate::Coordinator::create(std::move(*options));
   if (!coordinator) return report(coordinator.error());
   const auto start = std::chrono::steady_clock::now();
-  const gate::Turn turn = (*coordinator)->begin(*targets, given.bytes);
+  auto messages = std::make_optional<WaitingMessages>([&] { return turn_wait(asked, *targets, start); });
+  const gate::TurnResult turn = (*coordinator)->begin(*targets, given.bytes);
+  messages.reset();
   if (given.verbose)
     fmt::print(stderr, "tutti turn: {} after {}\n",
-               turn.outcome == gate::Outcome::kGranted ? "granted" : "going ahead without a turn",
+               turn.outcome == gate::GateOutcome::kGranted ? "granted" : "going ahead without a turn",
                format(Duration(std::chrono::steady_clock::now() - start)));
   if (given.verbose && turn.probe)
     fmt::print(stderr, "tutti turn: probed {} times, {}\n", turn.probe->rounds, turn.probe->quiet ? "quiet" : "busy");
@@ -110,20 +153,23 @@ int take_turn(const TurnOptions& given) {
 }  // namespace
 
 Command turn_command() {
-  return {"turn", "Run a command when it is its turn: tutti turn --targets 0-3 -- cp big /scratch/",
+  return {"turn", "Run a command with a turn at the gate: tutti turn --targets 0-3 -- cp big /scratch/",
           [](CommandLine& line) {
             auto given = std::make_shared<TurnOptions>();
             line.option("--targets", given->targets,
                         "Targets the command writes to: '*', a list such as 0,4-7, or a file on them");
-            line.option("--gate", given->gate, "Socket path or HOST:PORT of the gate, or 'off' (default: $TUTTI_GATE)");
-            line.option("--job", given->job, "What the job is called from run to run (default: the command)");
-            line.option("--bytes", given->bytes, "How much it writes, e.g. 4GiB; 0: unknown");
-            line.option("--answer", given->answer, "Go ahead if the gate does not answer within this (2s)");
-            line.option("--max-wait", given->max_wait, "Go ahead if the turn has not come within this (10min)");
+            line.option("--gate", given->gate,
+                        "Address of the gate: /path, unix:/path or tcp:HOST:PORT, or 'off' (default: $TUTTI_GATE)");
+            line.option("--job", given->job, "Name of the job, the same in every run (default: the command)");
+            line.option("--bytes", given->bytes, "Bytes that the command will write, e.g. 4GiB; 0: unknown");
+            line.option("--answer", given->answer,
+                        "Run the command without a turn if the gate does not answer within this time (default: 2s)");
+            line.option("--max-wait", given->max_wait,
+                        "Run the command without a turn after waiting this long (default: 10min)");
             line.option("--probe", given->probe, "Directory to probe; %t stands for a target's number");
-            line.option("--probe-when", given->probe_when, "never, fallback (without a turn) or always");
-            line.flag("--verbose", given->verbose, "Say how long it took and what was found");
-            line.rest("command", given->command, "The command and its arguments, after --");
+            line.option("--probe-when", given->probe_when, "When to probe: never, fallback (without a turn) or always");
+            line.flag("--verbose", given->verbose, "Print the waiting time and the result of probing");
+            line.rest("command", given->command, "Command and its arguments, after --");
             line.action([given] { return take_turn(*given); });
           }};
 }

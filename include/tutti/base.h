@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words every part of Tutti speaks: time, bytes, errors.
+// Types used by all parts of Tutti: time, amounts of data, errors.
 #pragma once
 
 #include <chrono>
@@ -36,13 +36,21 @@ class Bytes {
 };
 
 namespace literals {
-constexpr Bytes operator""_B(unsigned long long n) { return Bytes(n); }
-constexpr Bytes operator""_KiB(unsigned long long n) { return Bytes(n << 10); }
-constexpr Bytes operator""_MiB(unsigned long long n) { return Bytes(n << 20); }
-constexpr Bytes operator""_GiB(unsigned long long n) { return Bytes(n << 30); }
+constexpr Bytes operator""_B(unsigned long long n) {
+  return Bytes(n);
+}
+constexpr Bytes operator""_KiB(unsigned long long n) {
+  return Bytes(n << 10);
+}
+constexpr Bytes operator""_MiB(unsigned long long n) {
+  return Bytes(n << 20);
+}
+constexpr Bytes operator""_GiB(unsigned long long n) {
+  return Bytes(n << 30);
+}
 }  // namespace literals
 
-// What kind of thing went wrong; the message says what, where, and what would be right.
+// The kind of an error. Error::message says what is wrong, where, and what would be right.
 enum class ErrorCode {
   kInvalid,      // an argument, option or file is wrong
   kNotFound,     // no such policy, file, application, ...

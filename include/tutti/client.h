@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Read and write files through a Tutti cluster.
 //
+//   std::vector<std::byte> bytes(1 << 20);
 //   auto client = tutti::Client::connect({.cluster = *tutti::load_cluster("tutti-data/cluster.toml")});
 //   auto file = (*client)->open("run/checkpoint.0", {.write = true, .create = true});
-//   (*client)->begin_phase({.total = size});            // optional: the servers order by it
+//   (*client)->begin_phase({.total = tutti::Bytes(bytes.size())});  // optional: servers use the size for their order
 //   (*file)->write(0, bytes);
 //   (*file)->fsync();
 //   (*client)->end_phase();
 //
-// include/tutti/tutti_client.h is the same in plain C.
+// The same API in plain C: tutti/tutti_client.h.
 #pragma once
 
 #include <tutti/base.h>
+#include <tutti/job.h>
 #include <tutti/sched.h>
 
 #include <cstddef>
@@ -31,62 +33,78 @@ struct NodeAddress {
   std::vector<TargetId> targets;
 };
 
-// Who serves what. Every client of a cluster has the same description.
+// The nodes of a cluster and the targets that each one serves. All clients of a cluster must use the same description.
 struct Cluster {
-  std::vector<NodeAddress> nodes;             // at least one; every target has one owner
-  Bytes stripe_size{std::uint64_t{1} << 20};  // where the file system underneath does not say
-  std::uint32_t stripe_count = 0;             // 0: all targets
-  std::string key_file;                       // for TCP
-  bool munge = false;
-  bool discover_layouts = false;  // ask the file system underneath for each file's stripes
+  std::vector<NodeAddress> nodes;             // at least one; every target belongs to exactly one node
+  Bytes stripe_size{std::uint64_t{1} << 20};  // of files whose layout is not discovered
+  std::uint32_t stripe_count = 0;             // of files whose layout is not discovered; 0: all targets
+  std::string key_file;                       // shared key for TCP connections
+  bool munge = false;                         // authenticate TCP connections with MUNGE
+  // User id that nodes may run as, besides root and the client's own user. Checked on Unix sockets and with MUNGE.
+  // load_cluster() uses the owner of the file unless the file sets `node_user`.
+  std::optional<std::uint32_t> node_user{};
+  bool discover_layouts = false;  // read each file's stripes from the underlying file system
+  OrderRange order_ids{};         // range of the jobs' order ids, unless TUTTI_ORDER sets one
 
-  // How long a node may take for a request before it counts as lost. No node applies a request after this time, so
-  // that a stand-in can apply it again (docs/design/fencing.md).
+  // A node that neither answers a request nor reports progress within this time counts as lost. No node applies a
+  // request after this time, so another node can safely apply it again (docs/design/fencing.md).
   Duration request_timeout = std::chrono::seconds(30);
-  // A node that has not run for so long never runs again: what a request may be late by.
-  Duration lease = std::chrono::seconds(2);
+  // A node process that was stopped for longer than this never runs again; its watchdog ends it.
+  Duration fence_time = std::chrono::seconds(2);
 };
 
-// cluster.toml: stripe_size, stripe_count, key_file, munge, discover_layouts, request_timeout, lease, and one [[node]]
-// per node with name, endpoint and targets ("0-3,8"). Relative paths are relative to the file.
+// cluster.toml: stripe_size, stripe_count, key_file, munge, node_user (name or number), discover_layouts, order_ids
+// ("LOW-HIGH"), request_timeout, fence_time, and one [[node]] per node with name, endpoint and targets ("0-3,8").
+// Relative paths are relative to the file. [defaults] has settings of nodes, which clients ignore (docs/operations.md).
+// `path` may be a directory that holds cluster.toml.
 Result<Cluster> load_cluster(const std::string& path);
 Result<void> save_cluster(const Cluster& cluster, const std::string& path);
-// TUTTI_CLUSTER, else tutti-data/cluster.toml.
+// The environment variable TUTTI_CLUSTER, else "tutti-data/cluster.toml".
 std::string default_cluster_file();
-// Node names, endpoints and owners of targets make sense.
+// kInvalid: no nodes or no targets, a name or target that occurs twice, a wrong endpoint or wrong stripe values.
 Result<void> check_cluster(const Cluster& cluster);
 
 struct ClientOptions {
   Cluster cluster;
-  // Nothing: TUTTI_APP, else the batch system's job number, else the session's.
+  // Default: TUTTI_APP, else the batch system's job number, else the POSIX session id.
   std::optional<ApplicationId> application{};
-  // Processes of the application, each of which moves about as much as this one. Nothing: 1 if `application` is given,
-  // else TUTTI_PROCESSES, else as many as srun or mpirun have started, else 1.
+  // Number of processes of the application. Each is assumed to transfer about as much as this one. Default: 1 if
+  // `application` is set, else TUTTI_PROCESSES, else the number that srun or mpirun started, else 1.
   std::optional<std::uint32_t> processes{};
-  // A name for people, under which phase sizes are remembered; nothing: TUTTI_JOB, else the batch system's job name,
-  // else the program's.
+  // If a policy must choose between applications, it serves the lowest order id first. Default: a hash of the
+  // application's number; if `application` is not set, TUTTI_ORDER is used first.
+  std::optional<OrderId> order{};
+  // Name of the job. Phase sizes are remembered under this name. Default: TUTTI_JOB, else the batch system's job name,
+  // else the program's name.
   std::string job{};
-  // Where sizes of phases are remembered from run to run; nothing: TUTTI_STATE, else not at all.
+  // Directory in which phase sizes are remembered from run to run. Default: TUTTI_STATE, else they are not remembered.
   std::string state_directory{};
-  // Without I/O for so long, the next operation begins a new phase.
+  // Endpoint of the gate that begin_phase() asks for a turn, such as "unix:/run/tutti/gate.sock". Default: TUTTI_GATE,
+  // else no gate. "off": no gate.
+  std::string gate{};
+  // The first operation after a pause of this length begins a new phase.
   Duration phase_gap = std::chrono::seconds(1);
-  // An operation that has not succeeded after this time fails with kTimeout, whatever can still be tried.
+  // Limit on an operation including all retries. After it the operation fails with kTimeout. A sync may take longer
+  // while its node reports that it is running.
   Duration give_up = std::chrono::seconds(120);
-  bool checksums = false;  // of file data on the way, on top of those of the network
+  // Limit on a sync. Default: none.
+  std::optional<Duration> sync_timeout{};
+  bool checksums = false;  // end-to-end checksums of file data, in addition to those of the network
 };
 
 struct OpenOptions {
   bool read = true;
   bool write = false;
-  bool create = false;     // if there is none
-  bool exclusive = false;  // with create: kDuplicate if there is one
+  bool create = false;     // if the file does not exist
+  bool exclusive = false;  // with create: kDuplicate if the file exists
   bool truncate = false;
   std::uint32_t mode = 0644;
 };
 
 struct FileStatus {
   std::uint64_t inode = 0;
-  std::uint32_t mode = 0;  // type and permissions, as in struct stat
+  std::uint64_t generation = 0;  // differs from that of removed files with the same inode number; 0: not known
+  std::uint32_t mode = 0;        // type and permissions, as in struct stat
   std::uint32_t links = 0;
   std::uint32_t uid = 0, gid = 0;
   std::uint64_t size = 0;
@@ -103,6 +121,11 @@ struct DirectoryItem {
   std::uint8_t type = 0;  // DT_REG, ...
 };
 
+struct DirectoryItemStatus {
+  std::string name;
+  FileStatus status;  // of a symbolic link: its own
+};
+
 struct StatusChanges {
   std::optional<std::uint32_t> mode{}, uid{}, gid{};
   std::optional<TimePoint> accessed{}, modified{};
@@ -112,12 +135,12 @@ struct FileSystemStatus {
   std::uint64_t block_size = 0, blocks = 0, free_blocks = 0, available_blocks = 0, files = 0, free_files = 0;
 };
 
-// Where the time of an operation went, summed over its requests.
+// Time that operations spent in the nodes, summed over their requests.
 struct TimeSpent {
   Duration queued{}, waiting{}, engine{};
 };
 
-// A part of a list read or write.
+// One contiguous range of a list read or list write. The caller owns the memory.
 struct ReadPart {
   std::uint64_t offset = 0;
   std::span<std::byte> into{};
@@ -127,57 +150,81 @@ struct WritePart {
   std::span<const std::byte> from{};
 };
 
-struct PhaseAnnouncement {
-  Bytes total{};           // this application will read and write, all targets and processes together; 0: learn it
-  std::uint64_t kind = 0;  // phases that repeat with sizes of their own, e.g. 1 checkpoints, 2 input
+// How a file is striped: stripe i is on targets[i % stripe_count]. On CephFS this holds for the first objects only.
+struct FileLayout {
+  Bytes stripe_size{};
+  std::uint32_t stripe_count = 0;
+  std::vector<TargetId> targets{};
+  std::string source{};  // where the layout was read from: "lustre", "ceph", "cluster configuration", ...
 };
 
-// An open file. Thread-safe. Keeps its client's connections alive.
+// An open file. Thread-safe. Keeps its client's connections open.
 class File {
  public:
-  // How many bytes, or what went wrong.
-  using Done = std::function<void(Result<std::size_t>)>;
+  using Done = std::function<void(Result<std::size_t>)>;  // bytes transferred, or the error
 
-  virtual ~File() = default;  // closes
+  virtual ~File() = default;  // closes the file
 
-  // Bytes read: fewer than asked for only at the end of the file.
+  // Returns the bytes read. Fewer than requested only at the end of the file.
   virtual Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> into) = 0;
-  // All of it, or an error; after one, how much was written is not known.
+  // Writes everything or returns an error. After an error it is unknown how much was written.
   virtual Result<std::size_t> write(std::uint64_t offset, std::span<const std::byte> from) = 0;
-  // Many parts as one operation.
+  // All parts are one operation.
   virtual Result<std::size_t> read_list(std::vector<ReadPart> parts) = 0;
   virtual Result<std::size_t> write_list(std::vector<WritePart> parts) = 0;
 
-  // `done` is called once, on a thread of the client's, which must not be kept; the memory is in use until then.
+  // Copies `range` of `source`, a file of the same client that is open for reading, to this file. The nodes copy: no
+  // data passes through the client. Returns the bytes copied; fewer than requested only at the end of the source. After
+  // an error it is unknown how much was copied. kInvalid: a file of another client. EINVAL: the ranges overlap in one
+  // file.
+  struct CopyRange {
+    std::uint64_t source_offset = 0, offset = 0, length = 0;
+  };
+  virtual Result<std::size_t> copy_from(const File& source, const CopyRange& range) = 0;
+
+  // `done` is called once, on a thread of the client, and must not block. The caller must keep the memory valid and
+  // unchanged until then.
   virtual void read_async(std::vector<ReadPart> parts, Done done) = 0;
   virtual void write_async(std::vector<WritePart> parts, Done done) = 0;
   virtual void fsync_async(bool data_only, Done done) = 0;
+  // This process's part of an operation that several processes carry out together. One process makes the stamp with
+  // Client::stamp_together().
+  virtual void read_async(std::vector<ReadPart> parts, const Stamp& stamp, Done done) = 0;
+  virtual void write_async(std::vector<WritePart> parts, const Stamp& stamp, Done done) = 0;
 
-  // What was written through this file before is on stable storage.
+  // On success, all writes through this file that completed before the call are on stable storage.
   virtual Result<void> fsync(bool data_only = false) = 0;
   virtual Result<void> truncate(std::uint64_t size) = 0;
   virtual Result<FileStatus> status() = 0;
 
   virtual const std::string& path() const = 0;
-  // Of all operations of this file so far.
+  virtual FileLayout layout() const = 0;
+  // Total of all operations of this file.
   virtual TimeSpent time_spent() const = 0;
 };
 
-// Thread-safe. Paths are relative to what the cluster serves; leading, trailing and double '/' and "." do not count,
-// ".." is refused. Modes of new files and directories lose the bits of the umask the process had when it connected.
+// A connection to all nodes of a cluster. Thread-safe.
+//
+// Paths are relative to the directory that the cluster serves. Leading, trailing and repeated '/' and "." are ignored;
+// ".." is refused. The process's umask at the time of connect() applies to new files and directories.
 class Client {
  public:
   // kUnreachable if no node answers.
   static Result<std::unique_ptr<Client>> connect(ClientOptions options);
-  virtual ~Client() = default;  // what is under way fails with kStopped
+  virtual ~Client() = default;  // pending operations fail with kStopped
 
   virtual Result<std::shared_ptr<File>> open(const std::string& path, const OpenOptions& options) = 0;
 
   virtual Result<FileStatus> status(const std::string& path, bool follow = true) = 0;
   virtual Result<void> make_directory(const std::string& path, std::uint32_t mode = 0755) = 0;
   virtual Result<std::vector<DirectoryItem>> read_directory(const std::string& path) = 0;
+  // With the status of each item, in a few requests for the whole directory. Items whose status cannot be read are left
+  // out.
+  virtual Result<std::vector<DirectoryItemStatus>> read_directory_status(const std::string& path) = 0;
   virtual Result<void> rename(const std::string& from, const std::string& to, std::uint32_t flags = 0) = 0;
   virtual Result<void> unlink(const std::string& path) = 0;
+  // Makes the names in a directory durable, for example after a rename.
+  virtual Result<void> sync_directory(const std::string& path) = 0;
   virtual Result<void> remove_directory(const std::string& path) = 0;
   virtual Result<FileStatus> change_status(const std::string& path, const StatusChanges& changes,
                                            bool follow = true) = 0;
@@ -191,9 +238,28 @@ class Client {
   virtual Result<void> remove_attribute(const std::string& path, const std::string& name) = 0;
   virtual Result<FileSystemStatus> file_system_status() = 0;
 
-  // Says that a burst of I/O begins and ends. Without it, a pause tells phases apart.
-  virtual void begin_phase(const PhaseAnnouncement& announcement) = 0;
+  // Mark the begin and the end of a phase. Without these calls, a pause of `phase_gap` separates phases. If a gate is
+  // configured, begin_phase() waits for the job's turn on the targets of its open files, and end_phase() returns the
+  // turn. If the gate does not answer or the turn is not granted in time, the phase begins without it (docs/gate.md).
+  // With `file`, an open file of this client, the phase uses only that file: turn and size apply to the targets of its
+  // layout. kInvalid: a total above 2^62 bytes, or a file of another client.
+  virtual Result<void> begin_phase(const PhaseAnnouncement& announcement, const File* file = nullptr) = 0;
+  // The same without waiting. `done` is called once, when the phase has begun, possibly before this call returns.
+  virtual void begin_phase_async(const PhaseAnnouncement& announcement, const File* file,
+                                 std::function<void(Result<void>)> done) = 0;
   virtual void end_phase() = 0;
+  // Backoff without a gate: writes probe data to the targets of the file's layout (docs/gate.md). Returns true as soon
+  // as the targets are idle, false after the longest backoff. The probe data is written to a temporary file in the same
+  // directory. kInvalid: a file of another client.
+  virtual Result<bool> probe(const File& file) = 0;
+  // Makes the stamp of one operation that several processes carry out together, such as a collective write. `shares`
+  // are those of all processes. One process makes the stamp and sends it to the others. All pass it to read_async() or
+  // write_async().
+  virtual Stamp stamp_together(std::span<const TargetShare> shares) = 0;
+
+  // What operations that began at least `since` ago wait for, for messages to a person, such as "node2 has not answered
+  // for 5 s". Empty: there are none.
+  virtual std::string waiting_for(Duration since) = 0;
 
   virtual ApplicationId application() const = 0;
   virtual const Cluster& cluster() const = 0;

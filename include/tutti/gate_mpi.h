@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The gate for MPI jobs, header-only: one rank asks, all wait in a barrier on the communicator given (thesis, figures
- * 3.2, 3.6 and 3.7, which know only MPI_COMM_WORLD). Collective over `communicator`; every rank gets rank 0's answer.
+ * The gate for MPI jobs, header-only. Rank 0 of the communicator asks the gate, the other ranks wait (thesis, figures
+ * 3.2, 3.6 and 3.7). All calls are collective over `communicator`; every rank gets rank 0's answer.
  *
  *   tutti_mpi_phase_begin(communicator, "0-3", bytes);
  *   MPI_File_write_all(...);
@@ -11,8 +11,8 @@
 #include <mpi.h>
 #include <tutti/gate.h>
 
-/* As tutti_phase_begin(); `targets` and `bytes` (of all ranks together) count on rank 0 only. The broadcast is the
- * barrier: no rank leaves it before rank 0 has its turn. */
+/* As tutti_phase_begin(). `targets` and `bytes` (the total of all ranks) are read on rank 0 only. No rank returns
+ * before rank 0 has its answer: the broadcast acts as a barrier. */
 static inline int tutti_mpi_phase_begin(MPI_Comm communicator, const char* targets, uint64_t bytes) {
   int rank = 0, answer = 0;
   MPI_Comm_rank(communicator, &rank);
@@ -21,7 +21,7 @@ static inline int tutti_mpi_phase_begin(MPI_Comm communicator, const char* targe
   return answer;
 }
 
-/* As tutti_phase_end(), once all ranks have come here. */
+/* As tutti_phase_end(), after all ranks have called it. Only rank 0 gets the result; the others get 0. */
 static inline int tutti_mpi_phase_end(MPI_Comm communicator) {
   int rank = 0, answer = 0;
   MPI_Barrier(communicator);
@@ -30,7 +30,7 @@ static inline int tutti_mpi_phase_end(MPI_Comm communicator) {
   return answer;
 }
 
-/* As tutti_probe(), by rank 0. */
+/* As tutti_probe(). Rank 0 probes. */
 static inline int tutti_mpi_probe(MPI_Comm communicator, const char* path) {
   int rank = 0, answer = 0;
   MPI_Comm_rank(communicator, &rank);

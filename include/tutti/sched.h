@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Embed Tutti's scheduler in a storage server: hand in requests, take out batches in the order of a policy.
+// Tutti's scheduler, to be embedded in a storage server: add requests, take out batches in the order of a policy.
 //
 //   auto scheduler = tutti::Scheduler::create({.policy = "concert"});
 //   (*scheduler)->add(request);                       // any thread
@@ -24,32 +24,38 @@
 
 namespace tutti {
 
-using RequestId = std::uint64_t;    // chosen by the caller; unique among the requests a scheduler holds
-using FileId = std::uint64_t;       // the same for all requests to one file
-using TargetId = std::uint32_t;     // a place where stripes land: an OST, an OSD, a disk
+using RequestId = std::uint64_t;  // chosen by the caller; unique among the requests a scheduler holds
+using FileId = std::uint64_t;     // the same for all requests to one file
+using TargetId = std::uint32_t;   // a device or server that holds stripes: an OST, an OSD, a disk
 using ApplicationId = std::uint32_t;
+using UserId = std::uint32_t;
+using OrderId = std::uint32_t;      // decides which of several applications is served first; two may share one
 using PhaseNumber = std::uint32_t;  // counts an application's bursts of I/O
 using OperationId = std::uint64_t;  // requests that complete together share it
 
 enum class Direction : std::uint8_t { kRead, kWrite };
 
-// Made once by the client and sent along with every piece of an operation: the whole coordination channel.
-// Servers that order by stamps alone agree on an order without a word between them.
+// Made once per operation by the client and sent with every request of it. Servers that order by stamps alone use the
+// same order without messages between them.
 //
-// The three sizes count bytes on one target, the busiest: of all targets for the phase, because that one decides when it
-// is over, and for the operation of those it goes to.
+// The three sizes are bytes on the phase's busiest target, because that target decides when the phase ends. The client
+// computes them from the layouts of its files and its own progress (docs/design/stamp.md).
 struct Stamp {
-  ApplicationId application = 0;
+  ApplicationId application = 0;  // the job: for statistics, shares and limits
   PhaseNumber phase = 0;
-  TimePoint issued{};        // when the client issued the operation
-  TimePoint phase_start{};   // when it issued the first operation of the phase
-  Bytes attained{};          // issued in this phase before this operation
-  Bytes phase_total{};       // all of the phase, announced or learned; 0: unknown
+  OrderId order = 0;  // if a policy must choose between applications, the lowest order is served first
+  // The user, set by the server that has authenticated it; not sent. Jobs of two users are two jobs, also if their
+  // clients state the same number.
+  UserId user = 0;
+  TimePoint issued{};       // when the client issued the operation
+  TimePoint phase_start{};  // when the client issued the first operation of the phase
+  Bytes attained{};         // issued in this phase before this operation
+  Bytes phase_total{};      // size of the phase, announced or learned; 0: unknown
   OperationId operation = 0;
-  Bytes bottleneck{};        // the operation's largest share on one target
+  Bytes bottleneck{};  // what this operation adds to `attained`
 };
 
-// One contiguous piece of one file on one target.
+// One contiguous range of one file on one target.
 struct Request {
   RequestId id = 0;
   FileId file = 0;
@@ -67,35 +73,37 @@ using PolicyOptions = std::map<std::string, std::string>;
 
 class Clock;
 
-// A policy made usable by threads. All members are thread-safe.
+// A policy with the locking and waiting that threads need. All members are thread-safe.
 //
-// Every request that add() accepted comes out of next() exactly once, unless cancel() took it back: in a batch to
-// serve, or, after stop(kDrop), in a batch marked `dropped`. Nothing else is ever lost, doubled or invented, not
-// even while the policy is switched.
+// Every request that add() accepted is returned by next() exactly once, unless cancel() removed it: in a batch to
+// serve, or, after stop(kDrop), in a batch marked `dropped`. This also holds while the policy is switched.
 class Scheduler {
  public:
   struct Options {
     std::string policy = "concert";
     PolicyOptions policy_options{};
-    std::size_t max_requests = std::size_t{1} << 20;  // waiting; add() says kFull past it
-    Bytes max_bytes{std::uint64_t{1} << 40};          // waiting; add() says kFull past it
-    std::size_t max_in_flight = 0;                    // batches next() hands out before one completes; 0: no limit
+    // The device behind the scheduler: "hdd", "ssd", "nvme", ... Some defaults of policies depend on it
+    // (`tutti policies`).
+    std::string device_class{};                       // empty: not known
+    std::size_t max_requests = std::size_t{1} << 20;  // that wait; beyond it add() returns kFull
+    Bytes max_bytes{std::uint64_t{1} << 40};          // that wait; beyond it add() returns kFull
+    std::size_t max_in_flight = 0;                    // batches; next() waits beyond it. 0: no limit
     Clock* clock = nullptr;                           // nullptr: the real clock. Outlives the scheduler.
   };
 
   enum class Stop {
-    kDrain,  // what waits is still served, by the policy's rules
-    kDrop,   // what waits comes out of next() at once, marked as dropped
+    kDrain,  // waiting requests are still served, in the policy's order
+    kDrop,   // waiting requests are returned by next() at once, marked as dropped
   };
 
   // Requests to serve as one operation: same file and direction, adjoining, ascending offsets.
   // `requests` stays valid until complete().
   struct Dispatched {
     std::span<const Request> requests{};
-    bool dropped = false;    // do not serve: answer that the scheduler stopped. Needs complete() all the same.
-    TimePoint arrived{};     // when the request that waited longest was added
-    TimePoint dispatched{};  // when next() handed the batch out
-    Duration held{};         // of the time between, how long the policy waited on purpose
+    bool dropped = false;    // do not serve, report that the scheduler stopped. complete() must still be called.
+    TimePoint arrived{};     // when the longest-waiting request of it was added
+    TimePoint dispatched{};  // when next() returned it
+    Duration held{};         // of the time between, how long the policy delayed it
     std::uint32_t ticket = 0;
   };
 
@@ -128,7 +136,7 @@ class Scheduler {
   // kNotFound: no such policy. kInvalid: an option it does not take or a value out of range.
   static Result<std::unique_ptr<Scheduler>> create(Options options);
 
-  virtual ~Scheduler() = default;  // stops; nobody may be inside next() any more
+  virtual ~Scheduler() = default;  // stops; no thread may be inside next() any more
 
   // kInvalid: length 0, or past 2^63. kDuplicate: the id is waiting or in flight. kFull, kStopped.
   virtual Result<void> add(const Request& request) = 0;
@@ -136,25 +144,30 @@ class Scheduler {
   // True: the request was waiting and will never be dispatched. False: unknown, dispatched or done.
   virtual bool cancel(RequestId id) = 0;
 
-  // Waits for the next batch. False once stopped and nothing is left to hand out.
+  // Waits for the next batch. False: stopped, and no batch is left.
   virtual bool next(Dispatched& batch) = 0;
-  // As many batches as are ready, up to the size of `batches`, waiting only for the first. 0 as above.
+  // As many batches as are ready, up to the size of `batches`; waits only for the first. 0: stopped, none left.
   virtual std::size_t next(std::span<Dispatched> batches) = 0;
-  // Does not wait: 0 if nothing may be dispatched right now.
+  // The same, but waits at most `timeout`: 0 then, too.
+  virtual std::size_t next(std::span<Dispatched> batches, Duration timeout) = 0;
+  // Does not wait. 0: nothing may be dispatched now.
   virtual std::size_t try_next(std::span<Dispatched> batches) = 0;
-  // The same for an event loop: `again` says when to ask again although nothing is added, completed or switched;
-  // TimePoint::max(): no need to.
+  // The same for an event loop: `again` is the time at which to call again even if nothing was added, completed or
+  // switched; TimePoint::max(): not needed.
   virtual std::size_t try_next(std::span<Dispatched> batches, TimePoint& again) = 0;
 
-  // Every batch that next() gave out is completed once, served, failed or dropped.
+  // The batch waits for something else than the device, such as memory: it no longer counts towards max_in_flight, so
+  // that other batches can be dispatched. It must still be completed.
+  virtual void set_aside(const Dispatched& batch) = 0;
+  // Call once for every batch that next() returned, whether served, failed or dropped.
   virtual void complete(const Dispatched& batch) = 0;
   virtual void complete(std::span<const Dispatched> batches) = 0;
 
-  // Takes effect between two dispatches; what waits moves over with its arrival times. On an error nothing changes.
-  // The same policy with other options is a switch too.
+  // Takes effect between two dispatches; waiting requests move over with their arrival times. On an error nothing
+  // changes. Also used to change the options of the current policy.
   virtual Result<void> switch_policy(const std::string& name, const PolicyOptions& options) = 0;
 
-  // add() says kStopped from now on. Does not wait: next() hands out the rest, then returns false.
+  // From now on add() returns kStopped. Does not wait: next() returns the rest, then false.
   virtual void stop(Stop how) = 0;
 
   virtual Statistics statistics() = 0;

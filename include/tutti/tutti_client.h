@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Read and write files through a Tutti cluster: include/tutti/client.h in plain C, link with libtutti_client.
+ * Read and write files through a Tutti cluster: tutti/client.h in plain C, link with -ltutti_client.
  *
  *   tutti_client* client;
  *   tutti_file* file;
  *   if (tutti_client_connect(NULL, &client) < 0) { fprintf(stderr, "%s\n", tutti_client_error()); ... }
  *   tutti_client_open(client, "run/checkpoint.0", O_WRONLY | O_CREAT, 0644, &file);
- *   tutti_client_begin_phase(client, bytes, 0);        // optional: the servers order by it
+ *   tutti_client_begin_phase(client, bytes, 0);        // optional: servers use the size for their order
  *   tutti_file_write(file, data, size, 0);
  *   tutti_file_sync(file, 0);
  *   tutti_client_end_phase(client);
  *   tutti_file_close(file);
  *   tutti_client_close(client);
  *
- * Calls return 0 or a count, or -errno. All are thread-safe, but nothing may use what another thread closes. */
+ * Calls return 0 or a count, or -errno. All are thread-safe, but a client or file must not be used while or after
+ * another thread closes it. Where NULL is not mentioned it gives -EFAULT. No C++ exception leaves a call. */
 #ifndef TUTTI_CLIENT_C_H
 #define TUTTI_CLIENT_C_H
 
@@ -28,28 +29,33 @@ extern "C" {
 typedef struct tutti_client tutti_client;
 typedef struct tutti_file tutti_file;
 
-/* What the last call that failed in this thread had to say; valid until the next one. */
+/* The error message of this thread's last failed call. Valid until the thread's next failed call. */
 const char* tutti_client_error(void);
 
-/* `cluster`: a cluster.toml; NULL: TUTTI_CLUSTER, else tutti-data/cluster.toml. */
+/* `cluster`: path of a cluster.toml; NULL: TUTTI_CLUSTER, else tutti-data/cluster.toml. */
 int tutti_client_connect(const char* cluster, tutti_client** client);
-/* What is under way fails with -ESHUTDOWN. Files stay valid until they are closed, but every call on them fails. */
+/* Pending operations fail with -ESHUTDOWN. Open files must still be closed, but every other call on them fails. */
 void tutti_client_close(tutti_client* client);
 
-/* `total`: what all processes of this application will read and write in the phase, 0 if unknown; `kind`: tells phases
- * apart that repeat with sizes of their own. */
-void tutti_client_begin_phase(tutti_client* client, uint64_t total, uint64_t kind);
+/* `total`: bytes that all processes of this application will read and write in the phase, 0 if unknown. `kind`:
+ * separates phases that repeat with different sizes. */
+int tutti_client_begin_phase(tutti_client* client, uint64_t total, uint64_t kind);
+/* The same, with `files`: do all processes use the same files (as above), or has each process its own files? */
+enum { TUTTI_SHARED_FILES = 0, TUTTI_ONE_FILE_PER_PROCESS = 1 };
+int tutti_client_begin_phase_files(tutti_client* client, uint64_t total, uint64_t kind, int files);
+/* The same for a phase that uses only this open file: turn and size apply to the targets of its layout. */
+int tutti_client_begin_phase_on(tutti_client* client, tutti_file* file, uint64_t total, uint64_t kind, int files);
 void tutti_client_end_phase(tutti_client* client);
 
 /* `flags`: O_RDONLY, O_WRONLY or O_RDWR with O_CREAT, O_EXCL, O_TRUNC; others are -EINVAL. */
 int tutti_client_open(tutti_client* client, const char* path, int flags, mode_t mode, tutti_file** file);
 int tutti_file_close(tutti_file* file);
 
-/* A short count of a read means the end of the file. */
+/* Return the bytes transferred. A read returns fewer than `size` only at the end of the file. */
 ssize_t tutti_file_read(tutti_file* file, void* data, size_t size, uint64_t offset);
 ssize_t tutti_file_write(tutti_file* file, const void* data, size_t size, uint64_t offset);
 
-/* Many parts as one operation. */
+/* All parts are one operation. */
 struct tutti_part {
   uint64_t offset;
   void* data; /* not changed by a write */
@@ -58,8 +64,8 @@ struct tutti_part {
 ssize_t tutti_file_read_list(tutti_file* file, const struct tutti_part* parts, size_t count);
 ssize_t tutti_file_write_list(tutti_file* file, const struct tutti_part* parts, size_t count);
 
-/* `done` is called once, on a thread of the client's, which must not be kept; the data is in use until then, the parts
- * only until the call returns. */
+/* `done` is called once, on a thread of the client, and must not block. Keep the data valid and unchanged until then;
+ * `parts` itself is copied. */
 typedef void (*tutti_done)(void* context, ssize_t result);
 void tutti_file_read_async(tutti_file* file, const struct tutti_part* parts, size_t count, tutti_done done,
                            void* context);
@@ -73,11 +79,13 @@ int tutti_file_stat(tutti_file* file, struct stat* status);
 int tutti_client_stat(tutti_client* client, const char* path, int follow, struct stat* status);
 int tutti_client_mkdir(tutti_client* client, const char* path, mode_t mode);
 int tutti_client_rmdir(tutti_client* client, const char* path);
+/* Makes the names in a directory durable, for example after a rename. */
+int tutti_client_sync_directory(tutti_client* client, const char* path);
 int tutti_client_unlink(tutti_client* client, const char* path);
 int tutti_client_rename(tutti_client* client, const char* from, const char* to);
 int tutti_client_link(tutti_client* client, const char* from, const char* to);
 int tutti_client_symlink(tutti_client* client, const char* target, const char* path);
-/* As readlink(2): not terminated, cut off at `size`. */
+/* As readlink(2): not null-terminated, truncated to `size`. */
 ssize_t tutti_client_readlink(tutti_client* client, const char* path, char* target, size_t size);
 int tutti_client_chmod(tutti_client* client, const char* path, mode_t mode);
 /* Calls `entry` for every name but "." and ".." until it returns something other than 0, and returns that. */

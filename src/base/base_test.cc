@@ -71,12 +71,12 @@ TEST(Prng, MeansAreWhatTheyShouldBe) {
 
 TEST(ManualClock, AWaiterWakesWhenTheClockReachesItsTime) {
   ManualClock clock;
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable wakeup;
   const TimePoint until = clock.now() + hours(1);
   std::atomic<bool> woke{false};
   std::thread waiter([&] {
-    std::unique_lock lock(mutex);
+    Lock lock(mutex);
     while (clock.now() < until) clock.wait(wakeup, lock, until);
     woke = true;
   });
@@ -88,14 +88,14 @@ TEST(ManualClock, AWaiterWakesWhenTheClockReachesItsTime) {
 }
 
 TEST(RealClock, AWaitInThePastReturnsAtOnce) {
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable wakeup;
-  std::unique_lock lock(mutex);
+  Lock lock(mutex);
   real_clock().wait(wakeup, lock, real_clock().now() - hours(1));
   SUCCEED();
 }
 
-// What was lent stays what it is, through a socket and into a file or memory, however it lies in pages.
+// Bytes passed by reference arrive unchanged through a socket and in a file or in memory, at any offset in a page.
 TEST(PagePipe, MovesMemoryThroughASocketIntoAFileAndIntoMemory) {
   std::string text(PagePipe::kMost, '\0');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 4096);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time as a dependency: the code that waits cannot tell a real clock from a manual one.
+// The clock interface, with a real and a manual implementation. Code that waits works with both.
 #pragma once
 
 #include <tutti/base.h>
 
 #include <condition_variable>
-#include <mutex>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace tutti {
 
@@ -14,29 +15,35 @@ namespace tutti {
 class Clock {
  public:
   virtual ~Clock() = default;
+  // Wall-clock time: comparable between machines with synchronised clocks; may jump. For stamps and for display.
   virtual TimePoint now() const = 0;
+  // Monotonic time, including time in which the machine was suspended; its origin is arbitrary. For timeouts, deadlines
+  // and timers.
+  virtual TimePoint steady() const = 0;
 
-  // Waits until `wakeup` is notified or the clock reaches `until`; may return early, as condition variables do.
-  virtual void wait(std::condition_variable& wakeup, std::unique_lock<std::mutex>& lock, TimePoint until) = 0;
+  // Waits until `wakeup` is notified or now() reaches `until`; may return early, as condition variables do.
+  virtual void wait(std::condition_variable& wakeup, Lock& lock, TimePoint until) = 0;
 };
 
-// The machine's wall clock. Waits are measured on the steady clock, so a jump of the wall clock cannot stretch them.
+// The machine's clocks. Waits are measured on the steady clock, so a jump of the wall clock cannot make them longer.
 class RealClock final : public Clock {
  public:
   TimePoint now() const override { return std::chrono::system_clock::now(); }
-  void wait(std::condition_variable& wakeup, std::unique_lock<std::mutex>& lock, TimePoint until) override;
+  TimePoint steady() const override;
+  void wait(std::condition_variable& wakeup, Lock& lock, TimePoint until) override;
 };
 
 // The process-wide real clock.
 Clock& real_clock();
 
-// Stands still until told to move. Waiters wake when they are notified or when the clock has moved.
+// For tests: changes only by advance() and set(). Waiters wake when they are notified or when the clock changes.
 class ManualClock final : public Clock {
  public:
   explicit ManualClock(TimePoint start = TimePoint{}) : now_(start) {}
 
   TimePoint now() const override;
-  void wait(std::condition_variable& wakeup, std::unique_lock<std::mutex>& lock, TimePoint until) override;
+  TimePoint steady() const override { return now(); }
+  void wait(std::condition_variable& wakeup, Lock& lock, TimePoint until) override;
 
   void advance(Duration by) { set(now() + by); }
   void set(TimePoint to);  // backwards too
@@ -44,12 +51,12 @@ class ManualClock final : public Clock {
  private:
   struct Waiter {
     std::condition_variable* wakeup;
-    std::mutex* mutex;
+    Mutex* mutex;
   };
 
-  mutable std::mutex mutex_;
-  TimePoint now_;
-  std::vector<Waiter> waiters_;
+  mutable Mutex mutex_;
+  TimePoint now_ TUTTI_GUARDED_BY(mutex_);
+  std::vector<Waiter> waiters_ TUTTI_GUARDED_BY(mutex_);
 };
 
 }  // namespace tutti

@@ -2,12 +2,13 @@
 #include "base/config.h"
 
 #include <fmt/format.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <optional>
 #include <sstream>
-#include <toml++/toml.h>
 
 #include "base/units.h"
 
@@ -72,10 +73,12 @@ void record(detail::SectionState& section, std::string_view key, const toml::nod
   if (section.config->mistake) return;
   section.config->mistake = Error{
       ErrorCode::kInvalid,
-      fmt::format("{}: {}: {}", location(*section.config, node ? node : section.table), join(section.path, key), what), 0};
+      fmt::format("{}: {}: {}", location(*section.config, node ? node : section.table), join(section.path, key), what),
+      0};
 }
 
-void wrong_type(detail::SectionState& section, std::string_view key, const toml::node& node, std::string_view expected) {
+void wrong_type(detail::SectionState& section, std::string_view key, const toml::node& node,
+                std::string_view expected) {
   record(section, key, &node, fmt::format("expected {}, found {}", expected, type_name(node)));
 }
 
@@ -112,7 +115,8 @@ std::int64_t Section::integer(std::string_view key, std::int64_t fallback, Integ
   const auto* value = node->as_integer();
   if (!value) return wrong_type(*state_, key, *node, "an integer"), fallback;
   if (value->get() < range.low || value->get() > range.high) {
-    record(*state_, key, node, fmt::format("{} is out of range; accepted: {} to {}", value->get(), range.low, range.high));
+    record(*state_, key, node,
+           fmt::format("{} is out of range; accepted: {} to {}", value->get(), range.low, range.high));
     return fallback;
   }
   return value->get();
@@ -221,7 +225,7 @@ std::string Section::where(std::string_view key) const {
 
 Result<Config> Config::load(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return fail(ErrorCode::kNotFound, fmt::format("{}: cannot be read", path), errno);
+  if (!file) return fail(ErrorCode::kNotFound, fmt::format("{}: {}", path, std::strerror(errno)), errno);
   std::ostringstream text;
   text << file.rdbuf();
   return parse(text.str(), path);
@@ -261,7 +265,8 @@ toml::node* descend(toml::node* node, const std::string& step) {
     return table->get(step);
   }
   if (auto* array = node->as_array()) {
-    const bool index = !step.empty() && std::all_of(step.begin(), step.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool index =
+        !step.empty() && std::all_of(step.begin(), step.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (index && step.size() < 9) return array->get(std::stoul(step));
   }
   return nullptr;
@@ -272,7 +277,8 @@ toml::node* descend(toml::node* node, const std::string& step) {
 Result<void> Config::set(std::string_view assignment) {
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0)
-    return fail(ErrorCode::kInvalid, fmt::format("'{}' is not an assignment; write key=value or table.key=value", assignment));
+    return fail(ErrorCode::kInvalid,
+                fmt::format("'{}' is not an assignment; write key=value or table.key=value", assignment));
   std::istringstream path{std::string(assignment.substr(0, equals))};
   std::vector<std::string> steps;
   for (std::string step; std::getline(path, step, '.');) steps.push_back(step);
@@ -284,7 +290,8 @@ Result<void> Config::set(std::string_view assignment) {
     if (node) node = descend(node, step);
   toml::table* table = node ? node->as_table() : nullptr;
   if (!table)
-    return fail(ErrorCode::kInvalid, fmt::format("{}: no such place in {}", assignment.substr(0, equals), state_->source));
+    return fail(ErrorCode::kInvalid,
+                fmt::format("{}: no such table or array element in {}", assignment.substr(0, equals), state_->source));
   toml::table value = parse_value(assignment.substr(equals + 1));
   table->insert_or_assign(last, *value.get("value"));
   return {};

@@ -7,8 +7,8 @@
 //   options.policy = node.choice("policy", "concert", {"fifo", "concert"});
 //   if (auto done = config->finish(); !done) return Failure(done.error());
 //
-// Readers keep going after a mistake and return the default; finish() reports the first one, and any key that
-// nobody asked for, so a misspelt key is never silently ignored.
+// After a mistake a reader records it and returns the default. finish() reports the first mistake, or else the first
+// key that was never read, so a misspelt key is not silently ignored.
 #pragma once
 
 #include <tutti/base.h>
@@ -36,7 +36,7 @@ struct ConfigState;
 struct SectionState;
 }  // namespace detail
 
-// One table of a configuration. Cheap to copy; valid as long as its Config. Not thread-safe.
+// One table of a configuration. Cheap to copy; valid while its Config exists. Not thread-safe.
 class Section {
  public:
   bool has(std::string_view key) const;
@@ -50,7 +50,7 @@ class Section {
   Duration duration(std::string_view key, Duration fallback);  // "250ms"; never negative
   Bytes bytes(std::string_view key, Bytes fallback);           // "64KiB" or a bare integer
 
-  // A scalar of any type as text, for values whose meaning is decided elsewhere (policy options).
+  // A scalar of any type as text, for values that another module checks (policy options).
   std::string scalar(std::string_view key, std::string_view fallback);
 
   // Arrays of text; a single text counts as an array of one.
@@ -85,7 +85,7 @@ class Config {
   // Replaces or adds one value, given as "jobs.0.size=4MiB"; the value is TOML, or else taken as text.
   Result<void> set(std::string_view assignment);
 
-  // The first mistake of any reader, or the first key that nobody read.
+  // The first mistake that a reader recorded, or else the first key that was never read.
   Result<void> finish() const;
 
  private:

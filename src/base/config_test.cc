@@ -34,7 +34,8 @@ TEST(Config, ReadsEveryKindOfValue) {
     size = "1MiB"
     [[job]]
     size = "2MiB"
-  )", "site.toml");
+  )",
+                              "site.toml");
   ASSERT_TRUE(config) << config.error().message;
   Section root = config->root();
   EXPECT_EQ(root.text("name", ""), "scratch");
@@ -64,9 +65,15 @@ TEST(Config, AnUnknownKeyIsReportedWithFileLineAndTheAcceptedOnes) {
 }
 
 TEST(Config, AWrongValueIsReportedWithWhatWouldBeRight) {
-  EXPECT_THAT(first_mistake("depth = 0", [](Section s) { s.integer("depth", 1, {1, 64}); }),
+  EXPECT_THAT(first_mistake("depth = 0",
+                            [](Section s) {
+                              s.integer("depth", 1, {1, 64});
+                            }),
               AllOf(HasSubstr("site.toml:1: depth"), HasSubstr("1 to 64")));
-  EXPECT_THAT(first_mistake("policy = 'fast'", [](Section s) { s.choice("policy", "fifo", {"fifo", "window"}); }),
+  EXPECT_THAT(first_mistake("policy = 'fast'",
+                            [](Section s) {
+                              s.choice("policy", "fifo", {"fifo", "window"});
+                            }),
               AllOf(HasSubstr("'fast'"), HasSubstr("fifo, window")));
   EXPECT_THAT(first_mistake("width = 250", [](Section s) { s.duration("width", Duration{}); }), HasSubstr("250ms"));
   EXPECT_THAT(first_mistake("width = '250 lightyears'", [](Section s) { s.duration("width", Duration{}); }),

@@ -20,14 +20,14 @@ std::size_t rounded(std::size_t bytes) {
 
 void* map_huge_pages(std::size_t bytes) {
   bytes = rounded(bytes);
-  // One page more is sure to contain an aligned block; the rest goes back at once.
+  // Maps one huge page more, so that the range contains an aligned block, and unmaps the rest.
   void* start = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (start == MAP_FAILED) throw std::bad_alloc();
   auto* memory = static_cast<std::byte*>(start);
   const std::size_t before = (kHugePage - reinterpret_cast<std::uintptr_t>(start) % kHugePage) % kHugePage;
   if (before > 0) ::munmap(memory, before);
   ::munmap(memory + before + bytes, kHugePage - before);
-  ::madvise(memory + before, bytes, MADV_HUGEPAGE);  // small pages do as well where this is refused
+  ::madvise(memory + before, bytes, MADV_HUGEPAGE);  // on failure the block uses small pages
   mapped += bytes;
   return memory + before;
 }

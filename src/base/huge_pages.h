@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large blocks of memory on huge pages, where the kernel has them: tables of a million entries then miss the TLB
-// rarely. Blocks come straight from the kernel, without the padding that an allocator needs for such an alignment.
+// Large blocks of memory on huge pages where the kernel has them, so that tables of a million entries cause few TLB
+// misses. Blocks are mapped directly from the kernel; an allocator would waste memory on the alignment.
+// All functions are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +13,12 @@ inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 // A zeroed block of at least `bytes`; throws std::bad_alloc.
 void* map_huge_pages(std::size_t bytes);
-void unmap_huge_pages(void* block, std::size_t bytes);  // the same number as when it was mapped
+void unmap_huge_pages(void* block, std::size_t bytes);  // `bytes` as passed to map_huge_pages()
 
-// Of all blocks that are mapped now; malloc's own figures do not count them.
+// Total size of the blocks that are mapped now. malloc statistics do not include them.
 std::size_t mapped_huge_bytes();
 
-// For containers: small blocks come from the heap, large ones on huge pages.
+// For containers: blocks of at least one huge page are mapped with map_huge_pages(), smaller ones are on the heap.
 template <typename T>
 struct HugePageAllocator {
   using value_type = T;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON documents. The library that reads and writes them costs every file that includes it seconds of compilation, and
-// is included by json.cc only.
+// JSON documents. Only json.cc includes the JSON library, because it adds seconds of compile time to every file that
+// includes it.
 //
 //   Json list = Json::array();
 //   list.push_back({{"name", "node0"}, {"targets", targets}, {"up", true}});
@@ -24,7 +24,7 @@ namespace tutti {
 
 // A value of any kind. Members of objects keep the order in which they were added.
 //
-// Reading never fails: a value of another kind, or one that is not there, reads as null, false, 0 or empty.
+// Reading never fails: a missing value or a value of another kind reads as null, false, 0 or empty.
 class Json {
  public:
   Json(std::nullptr_t = nullptr);
@@ -58,11 +58,11 @@ class Json {
   ~Json();
 
   void push_back(Json item);                // null becomes an array
-  Json& operator[](std::string_view name);  // null becomes an object; a member that is not there is added
+  Json& operator[](std::string_view name);  // null becomes an object; a missing member is added
   const Json& operator[](std::string_view name) const;
-  Json& operator[](std::size_t index);  // there is one
+  Json& operator[](std::size_t index);  // index < items().size()
   const Json& operator[](std::size_t index) const;
-  void update(const Json& members);  // of another object, added or replaced
+  void update(const Json& members);  // adds or replaces the members of another object
 
   bool is_null() const;
   bool boolean() const;
@@ -74,9 +74,9 @@ class Json {
   const std::vector<Json>& items() const;                            // of an array
   const std::vector<std::pair<std::string, Json>>& members() const;  // of an object
 
-  // On one line, or indented by so many spaces. What is not UTF-8 is replaced by U+FFFD.
+  // On one line, or with `indent` spaces per level. Invalid UTF-8 is replaced by U+FFFD.
   std::string dump(int indent = -1) const;
-  std::string dump_ascii() const;  // on one line, all else escaped
+  std::string dump_ascii() const;  // on one line; characters outside ASCII are escaped
 
   friend bool operator==(const Json& a, const Json& b);  // numbers compare by value, objects also by order
 

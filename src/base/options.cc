@@ -40,7 +40,8 @@ Result<OptionValues::Value> OptionValues::parse(const OptionInfo& info, const st
     }
     case Kind::kNumber: {
       double value = 0;
-      if (parse_number(text, value) && value >= static_cast<double>(info.low) && value <= static_cast<double>(info.high))
+      if (parse_number(text, value) && value >= static_cast<double>(info.low) &&
+          value <= static_cast<double>(info.high))
         return Value(value);
       return fail(ErrorCode::kInvalid, fmt::format("'{}' is not a number from {} to {}", text, info.low, info.high));
     }
@@ -56,7 +57,8 @@ Result<OptionValues::Value> OptionValues::parse(const OptionInfo& info, const st
 Result<OptionValues> OptionValues::check(std::string_view owner, const std::vector<OptionInfo>& infos,
                                          const OptionTexts& given) {
   for (const auto& [name, text] : given) {
-    if (std::any_of(infos.begin(), infos.end(), [&](const OptionInfo& info) { return info.name == name; })) continue;
+    if (std::any_of(infos.begin(), infos.end(), [&name = name](const OptionInfo& info) { return info.name == name; }))
+      continue;
     std::vector<std::string> names;
     for (const OptionInfo& info : infos) names.push_back(info.name);
     return fail(ErrorCode::kInvalid, fmt::format("{} has no option '{}'; it takes: {}", owner, name,
@@ -66,7 +68,8 @@ Result<OptionValues> OptionValues::check(std::string_view owner, const std::vect
   for (const OptionInfo& info : infos) {
     const auto it = given.find(info.name);
     auto value = parse(info, it == given.end() ? info.fallback : it->second);
-    if (!value) return fail(ErrorCode::kInvalid, fmt::format("{}: option '{}': {}", owner, info.name, value.error().message));
+    if (!value)
+      return fail(ErrorCode::kInvalid, fmt::format("{}: option '{}': {}", owner, info.name, value.error().message));
     values.values_.emplace(info.name, std::move(*value));
   }
   return values;
@@ -79,10 +82,20 @@ const T& OptionValues::get(std::string_view name) const {
   return std::get<T>(it->second);
 }
 
-Duration OptionValues::duration(std::string_view name) const { return get<Duration>(name); }
-Bytes OptionValues::bytes(std::string_view name) const { return get<Bytes>(name); }
-std::int64_t OptionValues::integer(std::string_view name) const { return get<std::int64_t>(name); }
-double OptionValues::number(std::string_view name) const { return get<double>(name); }
-const std::string& OptionValues::text(std::string_view name) const { return get<std::string>(name); }
+Duration OptionValues::duration(std::string_view name) const {
+  return get<Duration>(name);
+}
+Bytes OptionValues::bytes(std::string_view name) const {
+  return get<Bytes>(name);
+}
+std::int64_t OptionValues::integer(std::string_view name) const {
+  return get<std::int64_t>(name);
+}
+double OptionValues::number(std::string_view name) const {
+  return get<double>(name);
+}
+const std::string& OptionValues::text(std::string_view name) const {
+  return get<std::string>(name);
+}
 
 }  // namespace tutti

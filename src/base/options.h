@@ -20,17 +20,20 @@ struct OptionInfo {
   enum class Kind { kDuration, kBytes, kInteger, kNumber, kChoice, kText };
   std::string name;
   Kind kind = Kind::kText;
-  std::string fallback;  // as text, also what `tutti policies` shows
+  std::string fallback;          // the default as text; `tutti policies` shows it
+  std::string disk_fallback{};   // the default on devices that are known to be rotating disks; empty: `fallback`
+  std::string flash_fallback{};  // the default on devices that are known not to be rotating disks; empty: `fallback`
   std::string help;
   std::vector<std::string> choices{};  // kChoice: what is accepted
   std::int64_t low = 0;                // kInteger: smallest accepted
   std::int64_t high = INT64_MAX;       // kInteger: largest accepted
 };
 
-// Checked values of all options of one policy or discipline. Asking for a name or kind that is not in the table is our own mistake.
+// Checked values of all options of one policy or discipline. Immutable. A getter asserts that the name exists and has
+// that kind.
 class OptionValues {
  public:
-  // kInvalid names the option, the value and what would be accepted. `owner` is e.g. "policy 'window'".
+  // kInvalid names the option, the value and the accepted values. `owner` is e.g. "policy 'window'".
   static Result<OptionValues> check(std::string_view owner, const std::vector<OptionInfo>& infos,
                                     const OptionTexts& given);
 

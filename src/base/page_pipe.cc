@@ -7,14 +7,15 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace tutti {
 namespace {
 
-// splice(2) has no MSG_NOSIGNAL: while this lives, a peer that is gone costs this thread an error and no signal.
+// Blocks SIGPIPE in this thread, because splice(2) has no MSG_NOSIGNAL: a closed connection gives only an error.
 class NoPipeSignal {
  public:
   NoPipeSignal() {
@@ -24,7 +25,7 @@ class NoPipeSignal {
   }
   ~NoPipeSignal() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  // Takes back one that waits. A peer may go after it has taken some bytes: there is no error then, but the signal.
+  // Removes a pending SIGPIPE. If the peer closes after it has read some bytes, there is a signal but no error.
   void swallow() const {
     const timespec at_once{};
     if (sigismember(&before_, SIGPIPE) == 0) sigtimedwait(&set_, nullptr, &at_once);
@@ -38,20 +39,20 @@ struct Ends {
   int reading = -1, writing = -1;
 };
 
-// Pipes are kept for the next one who needs one. There are never more than so many, in use or not: each takes two
-// descriptors.
+// Keeps unused pipes for reuse. At most kLimit pipes exist, used or not, because each needs two descriptors.
+// Thread-safe.
 class Pipes {
  public:
   static constexpr std::size_t kLimit = 64;
 
   static Pipes& instance() {
-    static Pipes* const pipes = new Pipes;  // outlives whoever may still hold one
+    static Pipes* const pipes = new Pipes;  // never destroyed: pipes may be released at process exit
     return *pipes;
   }
 
   Ends take() {
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       if (!free_.empty()) {
         const Ends ends = free_.back();
         free_.pop_back();
@@ -73,7 +74,7 @@ class Pipes {
   }
 
   void keep(const Ends& ends) {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     free_.push_back(ends);
   }
 
@@ -85,35 +86,16 @@ class Pipes {
 
  private:
   void forget() {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     --count_;
   }
 
-  std::mutex mutex_;
-  std::vector<Ends> free_;
-  std::size_t count_ = 0;
+  Mutex mutex_;
+  std::vector<Ends> free_ TUTTI_GUARDED_BY(mutex_);
+  std::size_t count_ TUTTI_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace
-
-PagePipe::PagePipe(PagePipe&& other) noexcept
-    : reading_(std::exchange(other.reading_, -1)),
-      writing_(std::exchange(other.writing_, -1)),
-      size_(std::exchange(other.size_, 0)),
-      left_(std::exchange(other.left_, 0)) {}
-
-PagePipe& PagePipe::operator=(PagePipe&& other) noexcept {
-  PagePipe moved(std::move(other));
-  std::swap(reading_, moved.reading_);
-  std::swap(writing_, moved.writing_);
-  std::swap(size_, moved.size_);
-  std::swap(left_, moved.left_);
-  return *this;
-}
-
-PagePipe::~PagePipe() {
-  release();
-}
 
 bool PagePipe::open() {
   release();
@@ -143,18 +125,18 @@ bool PagePipe::fill(int file, std::uint64_t offset, std::size_t length) {
       release();
       return false;
     }
-    came(moved);
+    put_in(moved);
   }
   return true;
 }
 
 std::ptrdiff_t PagePipe::take(int socket, std::size_t most) {
-  return came(::splice(socket, nullptr, writing_, nullptr, most, SPLICE_F_NONBLOCK));
+  return put_in(::splice(socket, nullptr, writing_, nullptr, most, SPLICE_F_NONBLOCK));
 }
 
 std::ptrdiff_t PagePipe::take(std::span<const std::byte> memory) {
   const iovec part{const_cast<std::byte*>(memory.data()), memory.size()};
-  return came(::vmsplice(writing_, &part, 1, SPLICE_F_NONBLOCK));
+  return put_in(::vmsplice(writing_, &part, 1, SPLICE_F_NONBLOCK));
 }
 
 std::ptrdiff_t PagePipe::drain(int socket, std::size_t most) {
@@ -163,24 +145,24 @@ std::ptrdiff_t PagePipe::drain(int socket, std::size_t most) {
   const int error = errno;
   if (moved < static_cast<std::ptrdiff_t>(most)) quiet.swallow();
   errno = error;
-  return went(moved);
+  return took_out(moved);
 }
 
 std::ptrdiff_t PagePipe::write(int file, std::uint64_t offset) {
   auto at = static_cast<loff_t>(offset);
-  return went(::splice(reading_, nullptr, file, &at, left_, 0));
+  return took_out(::splice(reading_, nullptr, file, &at, left_, 0));
 }
 
 bool PagePipe::read(std::span<std::byte> into) {
   while (left_ > 0) {
-    const auto moved = went(::read(reading_, into.data(), left_));
+    const auto moved = took_out(::read(reading_, into.data(), left_));
     if (moved <= 0 && errno != EINTR) return false;
     if (moved > 0) into = into.subspan(static_cast<std::size_t>(moved));
   }
   return true;
 }
 
-std::ptrdiff_t PagePipe::came(std::ptrdiff_t count) {
+std::ptrdiff_t PagePipe::put_in(std::ptrdiff_t count) {
   if (count > 0) {
     size_ += static_cast<std::size_t>(count);
     left_ += static_cast<std::size_t>(count);
@@ -188,7 +170,7 @@ std::ptrdiff_t PagePipe::came(std::ptrdiff_t count) {
   return count;
 }
 
-std::ptrdiff_t PagePipe::went(std::ptrdiff_t count) {
+std::ptrdiff_t PagePipe::took_out(std::ptrdiff_t count) {
   if (count > 0) left_ -= static_cast<std::size_t>(count);
   return count;
 }

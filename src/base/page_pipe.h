@@ -1,55 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes on their way between a file, a socket and memory by reference: a pipe that holds the pages they are in.
+// A kernel pipe that moves pages between a file, a socket and memory by reference (splice(2), vmsplice(2)).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 namespace tutti {
 
-// Move-only; not thread-safe. A default-constructed one is empty and closed. What becomes of a page's content before
-// somebody has copied it out is seen by him, as by anybody who reads while others write.
+// Move-only; not thread-safe. A default-constructed pipe is empty and closed. The pipe holds references: changes to a
+// page before its content was copied out are visible in the copy.
 class PagePipe {
  public:
-  static constexpr std::size_t kMost = 1 << 20;    // bytes one can hold
-  static constexpr std::size_t kLeast = 64 << 10;  // fewer are quicker copied than moved by reference
+  static constexpr std::size_t kMost = 1 << 20;    // capacity in bytes
+  static constexpr std::size_t kLeast = 64 << 10;  // below this size, copying is faster
 
   PagePipe() = default;
-  PagePipe(PagePipe&& other) noexcept;
-  PagePipe& operator=(PagePipe&& other) noexcept;
-  ~PagePipe();
+  PagePipe(PagePipe&& other) noexcept { swap(other); }
+  PagePipe& operator=(PagePipe other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~PagePipe() {
+    if (is_open()) release();
+  }
 
-  std::size_t size() const { return size_; }  // bytes that went in
-  std::size_t left() const { return left_; }  // and are still there
+  std::size_t size() const { return size_; }  // bytes put in since open()
+  std::size_t left() const { return left_; }  // bytes put in and not yet taken out
 
   bool is_open() const { return reading_ >= 0; }
 
-  // An empty one. False: there are none to be had, and it is closed.
+  // Makes this an open, empty pipe. False: no pipe is available, and this one is closed.
   bool open();
 
-  // In, if open. As recv(2) and send(2): how many bytes, or -1 and errno. EAGAIN: it is full, or the socket is empty.
-  // The memory stays as it is until somebody has copied it out.
+  // Put bytes in; the pipe is open. Return the number of bytes, or -1 and errno as recv(2) and send(2) do. EAGAIN: the
+  // pipe is full, or the socket is empty. The caller keeps `memory` unchanged until its content was copied out.
   std::ptrdiff_t take(int socket, std::size_t most);
   std::ptrdiff_t take(std::span<const std::byte> memory);
 
-  // Takes what there is of the range, up to the end of the file. False: not to be had like this, or not all of it, and
-  // it is closed. Waits for storage if the page cache does not have it.
+  // Opens the pipe and puts in the range, up to the end of the file. False: the file does not support it or the pipe
+  // could not take all of it, and the pipe is closed. Waits for storage if the range is not in the page cache.
   bool fill(int file, std::uint64_t offset, std::size_t length);
 
-  // Out: by reference to a socket that does not block, or copied once, into a file or into memory.
+  // Take bytes out: by reference to a non-blocking socket, or with one copy into a file or into memory.
   std::ptrdiff_t drain(int socket, std::size_t most);
   std::ptrdiff_t write(int file, std::uint64_t offset);
   bool read(std::span<std::byte> into);  // left() bytes
 
-  // In and out by somebody else's calls, an io_uring's: where, and what splice(2) returned.
+  // For callers that run splice(2) themselves, such as an io_uring: the two descriptors, and the calls that record the
+  // result of splice(2). They return their argument.
   int reading_end() const { return reading_; }
   int writing_end() const { return writing_; }
-  std::ptrdiff_t came(std::ptrdiff_t count);
-  std::ptrdiff_t went(std::ptrdiff_t count);
+  std::ptrdiff_t put_in(std::ptrdiff_t count);
+  std::ptrdiff_t took_out(std::ptrdiff_t count);
 
  private:
   void release();
+  void swap(PagePipe& other) noexcept {
+    std::swap(reading_, other.reading_);
+    std::swap(writing_, other.writing_);
+    std::swap(size_, other.size_);
+    std::swap(left_, other.left_);
+  }
 
   int reading_ = -1, writing_ = -1;
   std::size_t size_ = 0;

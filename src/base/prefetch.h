@@ -3,10 +3,10 @@
 
 namespace tutti {
 
-// Starts to bring what lies there into the cache. Any address will do.
-inline void prefetch(const void* address) {
+// Starts to load the cache line at `address`. Any address is allowed.
+inline void prefetch_line(const void* address) {
   __builtin_prefetch(address);
-  // A function that does nothing but prefetch counts as one without effect, and gcc drops calls of it.
+  // Without this, gcc removes calls of functions that only prefetch.
   asm volatile("");
 }
 

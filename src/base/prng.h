@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small, fast, seedable generator (xoshiro256**): one seed, one sequence, on every machine.
-// The standard distributions differ between libraries, so the few we need are here too.
+// Pseudo-random numbers (xoshiro256**): the same seed gives the same sequence on every machine. The distributions are
+// here because those of the standard library differ between implementations. Not thread-safe.
 #pragma once
 
 #include <array>

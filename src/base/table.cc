@@ -54,7 +54,8 @@ std::string Table::text() const {
     out += text + '\n';
   };
   line(columns_);
-  for (std::size_t c = 0; c < columns_.size(); ++c) rule += std::string(widths[c], '-') + (c + 1 < columns_.size() ? "  " : "");
+  for (std::size_t c = 0; c < columns_.size(); ++c)
+    rule += std::string(widths[c], '-') + (c + 1 < columns_.size() ? "  " : "");
   out += rule + '\n';
   for (const auto& row : rows_) line(row);
   return out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table for people: aligned columns, figures to the right.
+// A text table with aligned columns for terminal output.
 #pragma once
 
 #include <string>

@@ -10,19 +10,6 @@
 namespace tutti {
 namespace {
 
-struct Unit {
-  std::string_view name;
-  double factor;
-};
-
-constexpr std::array kDurations = {Unit{"ns", 1.0},  Unit{"us", 1e3},  Unit{"ms", 1e6},
-                                   Unit{"s", 1e9},   Unit{"min", 6e10}, Unit{"h", 3.6e12}};
-constexpr std::array kSizes = {
-    Unit{"", 1.0},           Unit{"B", 1.0},          Unit{"K", 1e3},           Unit{"KB", 1e3},
-    Unit{"M", 1e6},          Unit{"MB", 1e6},         Unit{"G", 1e9},           Unit{"GB", 1e9},
-    Unit{"T", 1e12},         Unit{"TB", 1e12},        Unit{"KiB", 1024.0},      Unit{"MiB", 1048576.0},
-    Unit{"GiB", 1073741824.0}, Unit{"TiB", 1099511627776.0}};
-
 // Splits "1.5 MiB" into 1.5 and "MiB".
 bool split(std::string_view text, double& number, std::string_view& unit) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -34,11 +21,23 @@ bool split(std::string_view text, double& number, std::string_view& unit) {
   return true;
 }
 
-template <std::size_t N>
-const Unit* find_unit(const std::array<Unit, N>& units, std::string_view name) {
-  for (const Unit& unit : units)
-    if (unit.name == name) return &unit;
-  return nullptr;
+// Nanoseconds; 0 if there is no such unit.
+double duration_unit(std::string_view name) {
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"ns", 1},  {"us", 1e3},   {"ms", 1e6},
+                                                            {"s", 1e9}, {"min", 6e10}, {"h", 3.6e12}};
+  for (const auto& [unit, factor] : kUnits)
+    if (unit == name) return factor;
+  return 0;
+}
+
+// Bytes: "", "B", "K" and "KB" (1000), "KiB" (1024), and so on up to T; 0 if there is no such unit.
+double size_unit(std::string_view name) {
+  if (name.empty() || name == "B") return 1;
+  const auto power = std::string_view("KMGT").find(name.front());
+  if (power == name.npos) return 0;
+  const auto rest = name.substr(1);
+  if (rest == "iB") return std::pow(1024, power + 1);
+  return rest.empty() || rest == "B" ? std::pow(1000, power + 1) : 0;
 }
 
 }  // namespace
@@ -48,8 +47,8 @@ Result<Duration> parse_duration(std::string_view text) {
   std::string_view name;
   if (split(text, number, name)) {
     if (number == 0 && name.empty()) return Duration::zero();
-    const Unit* unit = find_unit(kDurations, name);
-    if (unit && number * unit->factor < 9.2e18) return Duration(std::llround(number * unit->factor));
+    const double unit = duration_unit(name);
+    if (unit > 0 && number * unit < 9.2e18) return Duration(std::llround(number * unit));
   }
   return fail(ErrorCode::kInvalid, fmt::format("'{}' is not a duration; write e.g. 250ms, 1.5s, 40us, 2min", text));
 }
@@ -58,8 +57,8 @@ Result<Bytes> parse_bytes(std::string_view text) {
   double number = 0;
   std::string_view name;
   if (split(text, number, name)) {
-    const Unit* unit = find_unit(kSizes, name);
-    if (unit && number * unit->factor < 9.2e18) return Bytes(static_cast<std::uint64_t>(std::llround(number * unit->factor)));
+    const double unit = size_unit(name);
+    if (unit > 0 && number * unit < 9.2e18) return Bytes(static_cast<std::uint64_t>(std::llround(number * unit)));
   }
   return fail(ErrorCode::kInvalid, fmt::format("'{}' is not a size; write e.g. 65536, 64KiB, 4MB, 1.5GiB", text));
 }

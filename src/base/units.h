@@ -15,8 +15,12 @@ Result<Duration> parse_duration(std::string_view text);
 // "64KiB", "4 MB", "512", "1.5GiB"; K/M/G/T and KB/MB/.. are powers of 1000, KiB/MiB/.. powers of 1024.
 Result<Bytes> parse_bytes(std::string_view text);
 
-// The largest unit that gives a short, exact-enough figure: "250 ms", "1.50 s", "64 KiB", "4.0 MiB".
+// Short text in the largest suitable unit, rounded: "250 ms", "1.50 s", "64 KiB", "4.0 MiB".
 std::string format(Duration duration);
+
+inline double seconds(Duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 std::string format(Bytes bytes);
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of tutti.h: null checks, errors to codes, and no exception past this line.
+// The functions of tutti.h: they check for null pointers, convert errors to codes and let no exception out.
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-// Of fixed size, so that even running out of memory can be reported.
+// Fixed size, so that running out of memory can be reported.
 thread_local char last_error[1024] = "";
 
 int refuse(int code, std::string_view message) noexcept {
@@ -40,7 +40,7 @@ int code_of(ErrorCode code) {
   }
 }
 
-// Runs a function that returns Result<void>, and turns whatever comes of it into a code.
+// Runs a function that returns Result<void> and converts its result or exception to a code.
 template <typename Function>
 int guarded(Function function) noexcept {
   try {
@@ -87,19 +87,18 @@ const char* tutti_version(void) {
 }
 
 int tutti_create(const tutti_config* config, tutti_scheduler** scheduler) {
-  if (!scheduler) return refuse(TUTTI_INVALID, "scheduler is NULL: there is nowhere to put the result");
+  if (!scheduler) return refuse(TUTTI_INVALID, "scheduler is NULL; pass the address of a tutti_scheduler pointer");
   *scheduler = nullptr;
   return tutti::create(config, nullptr, scheduler);
 }
 
 int tutti_create_with_callbacks(const tutti_config* config, const tutti_callbacks* callbacks,
                                 tutti_scheduler** scheduler) {
-  if (!scheduler) return refuse(TUTTI_INVALID, "scheduler is NULL: there is nowhere to put the result");
+  if (!scheduler) return refuse(TUTTI_INVALID, "scheduler is NULL; pass the address of a tutti_scheduler pointer");
   *scheduler = nullptr;
   if (!callbacks) return refuse(TUTTI_INVALID, "callbacks is NULL; use tutti_create() for pull mode");
-  if (!callbacks->process) return refuse(TUTTI_INVALID, "callbacks: process is NULL: nobody would serve requests");
-  if (!callbacks->dropped)
-    return refuse(TUTTI_INVALID, "callbacks: dropped is NULL: nobody would answer dropped requests");
+  if (!callbacks->process) return refuse(TUTTI_INVALID, "callbacks: process is NULL; it must serve requests");
+  if (!callbacks->dropped) return refuse(TUTTI_INVALID, "callbacks: dropped is NULL; it must answer dropped requests");
   return tutti::create(config, callbacks, scheduler);
 }
 

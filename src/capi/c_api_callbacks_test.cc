@@ -41,7 +41,7 @@ TEST(CApiCallbacks, DropAnswersEveryRequest) {
   }
   server.wait_for(1);
   std::thread stopper([&] { EXPECT_EQ(tutti_stop(scheduler.get(), TUTTI_DROP), TUTTI_OK); });
-  for (;;) {  // until the scheduler is stopping; what is still accepted is taken back
+  for (;;) {  // until the scheduler is stopping; requests accepted before that are cancelled
     const tutti_request late = request(9);
     if (tutti_add(scheduler.get(), &late) == TUTTI_STOPPED) break;
     tutti_cancel(scheduler.get(), 9);
@@ -93,7 +93,7 @@ TEST(CApiCallbacks, ExplicitCompletionByAnotherThread) {
     for (bool completed = false; !completed;) {
       std::lock_guard guard(mutex);
       if (held.empty()) continue;
-      EXPECT_EQ(statistics(scheduler).dispatched, done) << "one in flight at most: the next waits for our completion";
+      EXPECT_EQ(statistics(scheduler).dispatched, done) << "one in batch at most: the next waits for our completion";
       EXPECT_EQ(tutti_complete(scheduler.get(), held[0].first, held[0].second), TUTTI_OK);
       held.clear();
       completed = true;
@@ -103,7 +103,7 @@ TEST(CApiCallbacks, ExplicitCompletionByAnotherThread) {
   EXPECT_EQ(statistics(scheduler).completed, 3U);
 }
 
-TEST(CApiCallbacks, ThrowingHarmsNobody) {
+TEST(CApiCallbacks, AnExceptionIsCountedAndTheSchedulerContinues) {
   for (const bool explicit_completion : {false, true}) {
     tutti_config config = fifo();
     config.max_in_flight = 1;
@@ -130,7 +130,7 @@ TEST(CApiCallbacks, ThrowingHarmsNobody) {
   }
 }
 
-TEST(CApiCallbacks, TakingLongHoldsUpNoOtherScheduler) {
+TEST(CApiCallbacks, ASlowCallbackDelaysNoOtherScheduler) {
   Server slow, fast;
   Barrier barrier;
   slow.then = [&](auto*, auto) { barrier.wait(); };

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kForever = -1;
-constexpr std::int64_t kLongEnough = 60'000'000'000;  // for what must come; never waited out
+constexpr std::int64_t kLongEnough = 60'000'000'000;  // longer than any wait that succeeds
 
 TEST(CApi, PullsInTheOrderOfThePolicyAndMerges) {
   tutti_config config{};
@@ -81,7 +81,7 @@ TEST(CApi, NextWithATimeoutWakesUpForEveryReason) {
   ASSERT_EQ(tutti_add(scheduler.get(), &first), TUTTI_OK);
   ASSERT_EQ(tutti_next(scheduler.get(), kLongEnough, &held), TUTTI_OK);
   ASSERT_EQ(tutti_add(scheduler.get(), &second), TUTTI_OK);
-  EXPECT_EQ(tutti_next(scheduler.get(), 1, &batch), TUTTI_TIMEOUT) << "one is in flight";
+  EXPECT_EQ(tutti_next(scheduler.get(), 1, &batch), TUTTI_TIMEOUT) << "one is in batch";
   std::thread completer([&] { EXPECT_EQ(tutti_complete(scheduler.get(), held.requests, held.count), TUTTI_OK); });
   EXPECT_EQ(tutti_next(scheduler.get(), kLongEnough, &batch), TUTTI_OK);
   completer.join();
@@ -92,7 +92,7 @@ TEST(CApi, NextWithATimeoutWakesUpForEveryReason) {
   EXPECT_EQ(tutti_next(scheduler.get(), INT64_MAX, &held), TUTTI_STOPPED) << "a timeout as long as it gets";
 }
 
-TEST(CApi, NextWithATimeoutServesWhenThePolicyStopsHoldingBack) {
+TEST(CApi, NextWithATimeoutReturnsWhenThePolicysDelayEnds) {
   const tutti_option options[] = {{"limits", "*=100/s"}, {"burst", "0"}};
   tutti_config config{};
   config.policy = "fair";
@@ -105,11 +105,11 @@ TEST(CApi, NextWithATimeoutServesWhenThePolicyStopsHoldingBack) {
   }
   tutti_batch batch{};
   ASSERT_EQ(tutti_next(scheduler.get(), kLongEnough, &batch), TUTTI_OK);
-  ASSERT_EQ(tutti_next(scheduler.get(), kLongEnough, &batch), TUTTI_OK) << "10 ms later, with nobody to wake us";
+  ASSERT_EQ(tutti_next(scheduler.get(), kLongEnough, &batch), TUTTI_OK) << "10 ms later, without a wake-up";
   EXPECT_GT(batch.held, 0);
 }
 
-TEST(CApi, BadRequestsAreRefusedAndTheSchedulerGoesOn) {
+TEST(CApi, BadRequestsAreRefusedAndTheSchedulerContinues) {
   tutti_config config = fifo();
   config.max_requests = 2;
   auto scheduler = make(config);
@@ -135,7 +135,7 @@ TEST(CApi, BadRequestsAreRefusedAndTheSchedulerGoesOn) {
   EXPECT_EQ(tutti_cancel(scheduler.get(), 2), TUTTI_NOT_FOUND);
   tutti_batch batch{};
   ASSERT_EQ(tutti_next(scheduler.get(), kForever, &batch), TUTTI_OK);
-  EXPECT_EQ(add(request(1)), TUTTI_DUPLICATE) << "in flight";
+  EXPECT_EQ(add(request(1)), TUTTI_DUPLICATE) << "in batch";
   EXPECT_EQ(tutti_cancel(scheduler.get(), 1), TUTTI_NOT_FOUND);
   const tutti_request stranger = request(77);
   EXPECT_EQ(tutti_complete(scheduler.get(), &stranger, 1), TUTTI_NOT_FOUND);
@@ -185,7 +185,7 @@ TEST(CApi, NullCallbacksAreRefused) {
   EXPECT_EQ(scheduler, nullptr);
 }
 
-TEST(CApi, UnknownPoliciesAndOptionsAreNamedWithWhatThereIs) {
+TEST(CApi, ErrorsForUnknownPoliciesAndOptionsListTheAcceptedOnes) {
   const auto create = [](const char* policy, std::vector<tutti_option> options) {
     tutti_config config{};
     config.policy = policy;
@@ -214,7 +214,7 @@ TEST(CApi, TheLastErrorBelongsToTheThread) {
   EXPECT_STRNE(tutti_last_error(), "");
 }
 
-TEST(CApi, SwitchesThePolicyWithNothingLost) {
+TEST(CApi, SwitchingThePolicyLosesNoRequest) {
   auto scheduler = make(fifo());
   for (std::uint64_t id = 1; id <= 100; ++id) {
     tutti_request one = request(id);
@@ -235,7 +235,7 @@ TEST(CApi, SwitchesThePolicyWithNothingLost) {
   EXPECT_EQ(seen.size(), 100U);
 }
 
-TEST(CApi, PullModeDropsWithEveryRequestHandedOut) {
+TEST(CApi, PullModeReturnsEveryDroppedRequest) {
   auto scheduler = make(fifo());
   for (std::uint64_t id = 1; id <= 3; ++id) {
     const tutti_request one = request(id);
@@ -274,7 +274,7 @@ TEST(CApi, StatisticsAsJson) {
   EXPECT_EQ(json["applications"][1]["added_bytes"], 4096);
 }
 
-TEST(CApi, ABatchIsCompletedWithTheLastOfItsRequests) {
+TEST(CApi, ABatchIsCompleteWhenAllItsRequestsAre) {
   tutti_config config{};
   config.policy = "to";
   auto scheduler = make(config);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the C API share: requests, handles that free themselves, a server that writes down its callbacks.
+// Shared by the tests of the C API: requests, owning handles, a server that records its callbacks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ inline tutti_config fifo() {
   return config;
 }
 
-// Callbacks that write down what they were given, and then do what the test wants.
+// Callbacks that record their requests and then call the test's function `then`.
 class Server {
  public:
   explicit Server(bool explicit_completion = false) : explicit_(explicit_completion) {}
@@ -92,7 +92,7 @@ class Server {
   Ids processed_, dropped_;
 };
 
-// Something a callback waits for until the test opens it.
+// Blocks callbacks until the test calls open().
 class Barrier {
  public:
   void open() {

@@ -27,6 +27,7 @@ Request from_c(const tutti_request& request, TimePoint now) {
           .direction = request.direction == TUTTI_WRITE ? Direction::kWrite : Direction::kRead,
           .stamp = {.application = stamp.application,
                     .phase = stamp.phase,
+                    .order = stamp.order,
                     .issued = issued,
                     .phase_start = time_from_c(stamp.phase_start, issued),
                     .attained = Bytes(stamp.attained),
@@ -50,7 +51,8 @@ tutti_request to_c(const Request& request) {
                     .attained = stamp.attained.count(),
                     .phase_total = stamp.phase_total.count(),
                     .operation = stamp.operation,
-                    .bottleneck = stamp.bottleneck.count()}};
+                    .bottleneck = stamp.bottleneck.count(),
+                    .order = stamp.order}};
 }
 
 Result<PolicyOptions> options_from_c(std::span<const tutti_option> options) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the structs of tutti.h and those of sched.h.
+// Conversions between the structs of tutti.h and those of sched.h.
 #pragma once
 
 #include <tutti/sched.h>
@@ -9,11 +9,11 @@
 
 namespace tutti {
 
-// A stamp without times gets `now`. The direction is TUTTI_READ or TUTTI_WRITE.
+// Times in the stamp that are 0 are set to `now`. The direction must be TUTTI_READ or TUTTI_WRITE.
 Request from_c(const tutti_request& request, TimePoint now);
 tutti_request to_c(const Request& request);
 
-// kInvalid: a null name or value, a name twice.
+// kInvalid: a null name or value, or a name that occurs twice.
 Result<PolicyOptions> options_from_c(std::span<const tutti_option> options);
 
 tutti_statistics to_c(const Scheduler::Statistics& statistics);

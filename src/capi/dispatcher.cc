@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// A thread starts with its maker's signal mask: signals are for the server's own threads, not for ours.
+// Blocks all signals while the dispatcher thread starts, so that signals are handled by the server's own threads.
 template <typename Function>
 std::thread thread_without_signals(Function function) {
   sigset_t all, before;
@@ -27,11 +27,8 @@ std::thread thread_without_signals(Function function) {
 
 }  // namespace
 
-Dispatcher::Dispatcher(Scheduler& scheduler, Flights& flights, const tutti_callbacks& callbacks)
-    : scheduler_(scheduler),
-      flights_(flights),
-      callbacks_(callbacks),
-      thread_(thread_without_signals([this] { run(); })) {}
+Dispatcher::Dispatcher(Scheduler& scheduler, HeldBatches& held, const tutti_callbacks& callbacks)
+    : scheduler_(scheduler), held_(held), callbacks_(callbacks), thread_(thread_without_signals([this] { run(); })) {}
 
 Dispatcher::~Dispatcher() {
   thread_.join();
@@ -49,7 +46,7 @@ void Dispatcher::run() {
   done_.count_down();
 }
 
-// The batch is done when the callback returns.
+// The batch is complete when the callback returns.
 void Dispatcher::serve(const Scheduler::Dispatched& batch) {
   requests_.clear();
   for (const Request& request : batch.requests) requests_.push_back(to_c(request));
@@ -57,14 +54,14 @@ void Dispatcher::serve(const Scheduler::Dispatched& batch) {
   scheduler_.complete(batch);
 }
 
-// The batch is done when the caller says so for each request; after an exception nobody will, so we do.
+// The batch is complete when the caller has completed each request. After an exception this function completes them.
 void Dispatcher::hand_over(const Scheduler::Dispatched& batch) {
-  const std::span<const tutti_request> requests = flights_.open(batch);
-  requests_.assign(requests.begin(), requests.end());  // those of the flight may be gone after the call
+  const std::span<const tutti_request> requests = held_.open(batch);
+  requests_.assign(requests.begin(), requests.end());  // the memory of the batch may be freed during the call
   if (call(callbacks_.process, requests)) return;
-  landed_.clear();
-  flights_.complete(requests_, landed_);
-  scheduler_.complete(landed_);
+  completed_.clear();
+  held_.complete(requests_, completed_);
+  scheduler_.complete(completed_);
 }
 
 bool Dispatcher::call(Callback callback, std::span<const tutti_request> requests) {

@@ -10,16 +10,16 @@
 #include <thread>
 #include <vector>
 
-#include "capi/flights.h"
+#include "capi/held_batches.h"
 
 namespace tutti {
 
-// Thread-safe. Ends by itself when the scheduler is stopped and has handed out everything.
+// Thread-safe. Its thread ends when the scheduler is stopped and has no requests left.
 class Dispatcher {
  public:
-  // Starts at once. All arguments outlive the dispatcher; neither callback is null.
-  Dispatcher(Scheduler& scheduler, Flights& flights, const tutti_callbacks& callbacks);
-  ~Dispatcher();  // the scheduler was stopped; waits for the thread, so never from a callback
+  // Starts the thread. All arguments outlive the dispatcher; neither callback is null.
+  Dispatcher(Scheduler& scheduler, HeldBatches& held, const tutti_callbacks& callbacks);
+  ~Dispatcher();  // waits for the thread: the scheduler must be stopped, and the caller must not be a callback
 
   bool inside_callback() const { return std::this_thread::get_id() == id_.load(); }
   void wait_until_done() { done_.wait(); }
@@ -34,10 +34,10 @@ class Dispatcher {
   bool call(Callback callback, std::span<const tutti_request> requests);
 
   Scheduler& scheduler_;
-  Flights& flights_;
+  HeldBatches& held_;
   const tutti_callbacks callbacks_;
-  std::vector<tutti_request> requests_;        // of the batch under way; used by the thread only
-  std::vector<Scheduler::Dispatched> landed_;  // the same
+  std::vector<tutti_request> requests_;           // of the current batch; used by the thread only
+  std::vector<Scheduler::Dispatched> completed_;  // used by the thread only
   std::atomic<std::uint64_t> failures_ = 0;
   std::latch done_{1};
   std::atomic<std::thread::id> id_;  // of the thread, set by itself

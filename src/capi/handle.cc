@@ -33,7 +33,7 @@ Result<std::unique_ptr<tutti_scheduler>> tutti_scheduler::create(const tutti_con
 
   std::unique_ptr<tutti_scheduler> handle(new tutti_scheduler(std::move(*scheduler)));
   if (callbacks)
-    handle->dispatcher_ = std::make_unique<tutti::Dispatcher>(*handle->scheduler_, handle->flights_, *callbacks);
+    handle->dispatcher_ = std::make_unique<tutti::Dispatcher>(*handle->scheduler_, handle->held_, *callbacks);
   return handle;
 }
 
@@ -47,14 +47,11 @@ Result<void> tutti_scheduler::add(const tutti_request& request) {
     return fail(ErrorCode::kInvalid, fmt::format("request {}: direction {}; TUTTI_READ ({}) or TUTTI_WRITE ({})",
                                                  request.id, request.direction, +TUTTI_READ, +TUTTI_WRITE));
   const TimePoint now = request.stamp.issued == 0 ? tutti::real_clock().now() : TimePoint{};
-  auto added = scheduler_->add(tutti::from_c(request, now));
-  if (added) changes_.announce();
-  return added;
+  return scheduler_->add(tutti::from_c(request, now));
 }
 
 Result<void> tutti_scheduler::cancel(std::uint64_t id) {
-  if (!scheduler_->cancel(id)) return fail(ErrorCode::kNotFound, fmt::format("no request with id {} waits", id));
-  changes_.announce();
+  if (!scheduler_->cancel(id)) return fail(ErrorCode::kNotFound, fmt::format("no waiting request has the id {}", id));
   return {};
 }
 
@@ -63,7 +60,7 @@ Result<void> tutti_scheduler::next(std::int64_t timeout, tutti_batch& batch) {
     return fail(ErrorCode::kInvalid, "tutti_next() is for pull mode; this scheduler calls your callbacks");
   Scheduler::Dispatched dispatched;
   if (auto taken = take(timeout, dispatched); !taken) return taken;
-  const std::span<const tutti_request> requests = flights_.open(dispatched);
+  const std::span<const tutti_request> requests = held_.open(dispatched);
   batch = {.requests = requests.data(),
            .count = requests.size(),
            .dropped = dispatched.dropped,
@@ -74,55 +71,34 @@ Result<void> tutti_scheduler::next(std::int64_t timeout, tutti_batch& batch) {
 }
 
 Result<void> tutti_scheduler::take(std::int64_t timeout, Scheduler::Dispatched& batch) {
-  const bool taken = timeout < 0    ? scheduler_->next(batch)
-                     : timeout == 0 ? scheduler_->try_next(std::span(&batch, 1)) == 1
-                                    : take_in_time(Duration(timeout), batch);
-  if (taken) return {};
-  if (timeout < 0 || exhausted())
-    return fail(ErrorCode::kStopped, "the scheduler is stopped and nothing is left to hand out");
-  return fail(ErrorCode::kTimeout, fmt::format("nothing to serve within {} ns", timeout));
-}
-
-bool tutti_scheduler::take_in_time(Duration timeout, Scheduler::Dispatched& batch) {
-  using Steady = std::chrono::steady_clock;
-  const auto start = Steady::now();
-  const auto deadline = start + std::min<Duration>(timeout, Steady::time_point::max() - start);
-  tutti::Changes::Waiter waiter(changes_);
-  for (;;) {
-    TimePoint again;
-    if (scheduler_->try_next(std::span(&batch, 1), again) == 1) return true;
-    const auto now = Steady::now();
-    if (now >= deadline || exhausted()) return false;
-    const Duration pause = again == TimePoint::max() ? deadline - now : again - tutti::real_clock().now();
-    waiter.wait(now + std::min<Duration>(pause, deadline - now));
-  }
+  const std::span one(&batch, 1);
+  const std::size_t taken = timeout < 0    ? scheduler_->next(one)
+                            : timeout == 0 ? scheduler_->try_next(one)
+                                           : scheduler_->next(one, Duration(timeout));
+  if (taken == 1) return {};
+  if (timeout < 0 || exhausted()) return fail(ErrorCode::kStopped, "the scheduler is stopped and has no requests left");
+  return fail(ErrorCode::kTimeout, fmt::format("no batch was ready within {} ns", timeout));
 }
 
 Result<void> tutti_scheduler::complete(std::span<const tutti_request> requests) {
-  thread_local std::vector<Scheduler::Dispatched> landed;
-  landed.clear();
-  const auto unknown = flights_.complete(requests, landed);
-  if (!landed.empty()) {
-    scheduler_->complete(landed);
-    changes_.announce();
-  }
+  thread_local std::vector<Scheduler::Dispatched> completed;
+  completed.clear();
+  const auto unknown = held_.complete(requests, completed);
+  if (!completed.empty()) scheduler_->complete(completed);
   if (unknown)
-    return fail(ErrorCode::kNotFound, fmt::format("request {} is not being served, or is completed already", *unknown));
+    return fail(ErrorCode::kNotFound, fmt::format("request {} is not being served or is already completed", *unknown));
   return {};
 }
 
 Result<void> tutti_scheduler::switch_policy(const char* policy, std::span<const tutti_option> options) {
   auto texts = tutti::options_from_c(options);
   if (!texts) return Failure(texts.error());
-  auto switched = scheduler_->switch_policy(policy, *texts);
-  if (switched) changes_.announce();
-  return switched;
+  return scheduler_->switch_policy(policy, *texts);
 }
 
 void tutti_scheduler::stop(Scheduler::Stop how) {
+  stopped_ = true;  // must be set before next() can return because of the stop
   scheduler_->stop(how);
-  stopped_ = true;
-  changes_.announce();
   if (dispatcher_ && !dispatcher_->inside_callback()) dispatcher_->wait_until_done();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tutti_scheduler* points to.
+// The struct behind tutti_scheduler*.
 #pragma once
 
 #include <tutti/sched.h>
@@ -9,17 +9,16 @@
 #include <memory>
 #include <span>
 
-#include "capi/changes.h"
 #include "capi/dispatcher.h"
-#include "capi/flights.h"
+#include "capi/held_batches.h"
 
-// A scheduler for callers in C: checks what cannot be trusted, and keeps what C cannot hold. Thread-safe.
+// A scheduler for C callers: checks arguments and keeps the C++ objects. Thread-safe.
 struct tutti_scheduler {
  public:
   // `callbacks` null: pull mode.
   static tutti::Result<std::unique_ptr<tutti_scheduler>> create(const tutti_config& config,
                                                                 const tutti_callbacks* callbacks);
-  // Drops what waits. In callback mode never from a callback, see may_be_destroyed().
+  // Drops waiting requests. Must not run inside a callback of this scheduler, see may_be_destroyed().
   ~tutti_scheduler();
 
   tutti::Result<void> add(const tutti_request& request);
@@ -38,12 +37,10 @@ struct tutti_scheduler {
 
   // kTimeout, kStopped. `timeout` as in tutti_next().
   tutti::Result<void> take(std::int64_t timeout, tutti::Scheduler::Dispatched& batch);
-  bool take_in_time(tutti::Duration timeout, tutti::Scheduler::Dispatched& batch);
   bool exhausted() const { return stopped_ && scheduler_->statistics().waiting == 0; }
 
   std::unique_ptr<tutti::Scheduler> scheduler_;
-  tutti::Flights flights_;
-  tutti::Changes changes_;  // whatever can make next() find something
+  tutti::HeldBatches held_;
   std::atomic<bool> stopped_ = false;
   std::unique_ptr<tutti::Dispatcher> dispatcher_;  // callback mode only
 };

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <tutti/client.h>
 #include <tutti/tutti_client.h>
 
@@ -39,7 +40,7 @@ class ClientTest : public testing::Test {
     }
     cluster.stripe_size = Bytes(1000);
     cluster.request_timeout = timeout;
-    cluster.lease = 100ms;
+    cluster.fence_time = 100ms;
     options_ = {.cluster = cluster, .application = 77, .job = "test", .give_up = 20s};
   }
   void connect() {
@@ -70,7 +71,7 @@ class ClientTest : public testing::Test {
   std::unique_ptr<Client> client_;
 };
 
-TEST_F(ClientTest, ReadsWhatItWroteThroughManyNodes) {
+TEST_F(ClientTest, ReadsItsWritesThroughManyNodes) {
   start(4);
   options_.checksums = true;
   connect();
@@ -97,7 +98,7 @@ TEST_F(ClientTest, ReadsWhatItWroteThroughManyNodes) {
   for (auto& node : nodes_) EXPECT_FALSE(node->seen().empty()) << "a node got nothing";
 }
 
-TEST_F(ClientTest, ListsAreOneOperation) {
+TEST_F(ClientTest, ListIoIsOneOperation) {
   start(4);
   connect();
   auto file = open("list");
@@ -124,11 +125,11 @@ TEST_F(ClientTest, ListsAreOneOperation) {
   EXPECT_LE(messages, 8u) << "one message per target is enough";
 }
 
-TEST_F(ClientTest, StampsSayWhatTheBusiestTargetGets) {
+TEST_F(ClientTest, StampsContainTheBytesOfTheBusiestTarget) {
   start(2);
   connect();
   auto file = open("stamped");
-  client_->begin_phase({.total = Bytes(20000)});
+  ASSERT_TRUE(client_->begin_phase({.total = Bytes(20000)}));
   ASSERT_TRUE(file->write(0, std::vector<std::byte>(3000)));
   ASSERT_TRUE(file->write(3000, std::vector<std::byte>(1000)));
   client_->end_phase();
@@ -141,17 +142,18 @@ TEST_F(ClientTest, StampsSayWhatTheBusiestTargetGets) {
   auto it = stamps.begin();
   const Stamp first = (it++)->second, second = (it++)->second, third = it->second;
   EXPECT_EQ(first.application, 77u);
-  EXPECT_EQ(first.bottleneck.count(), 2000u);
+  EXPECT_EQ(first.bottleneck.count(), 1500u) << "3000 of 20000 bytes, over two targets";
   EXPECT_EQ(first.attained.count(), 0u);
   EXPECT_EQ(first.phase_total.count(), 10000u);
-  EXPECT_EQ(second.attained.count(), 1000u) << "on the one target it goes to";
+  EXPECT_EQ(second.attained.count(), 1500u);
   EXPECT_EQ(second.phase, first.phase);
   EXPECT_EQ(third.phase, first.phase + 1);
   EXPECT_EQ(third.phase_total.count(), 2000u) << "learned from the phase before";
 }
 
-// Two processes of a job, each with half of what was announced: nodes see one phase of that size, also the second time.
-TEST_F(ClientTest, ProcessesOfAnApplicationStampForEachOther) {
+// Two processes of a job, each with half of the announced bytes: nodes see one phase of that size, also the second
+// time.
+TEST_F(ClientTest, ProcessesOfAnApplicationStampTheSamePhase) {
   start(2);
   options_.processes = 2;
   std::vector<std::unique_ptr<Client>> processes;
@@ -159,7 +161,7 @@ TEST_F(ClientTest, ProcessesOfAnApplicationStampForEachOther) {
   for (int phase = 1; phase <= 2; ++phase) {
     for (std::size_t i = 0; i < processes.size(); ++i) {
       auto file = *processes[i]->open("shared", {.write = true, .create = true});
-      processes[i]->begin_phase({.total = Bytes(8000)});
+      ASSERT_TRUE(processes[i]->begin_phase({.total = Bytes(8000)}));
       ASSERT_TRUE(file->write(i * 4000, std::vector<std::byte>(2000)));
       ASSERT_TRUE(file->write(i * 4000 + 2000, std::vector<std::byte>(2000)));
       processes[i]->end_phase();
@@ -176,7 +178,135 @@ TEST_F(ClientTest, ProcessesOfAnApplicationStampForEachOther) {
   EXPECT_EQ(seen_in_all, 16u);
 }
 
-TEST_F(ClientTest, ManyOperationsMayBeUnderWayWithinTheNodesLimits) {
+// A file on one of eight targets: its node gets all announced bytes.
+TEST_F(ClientTest, AFileOnOneTargetAnnouncesAllOfItsBytesThere) {
+  start(8);
+  options_.cluster.stripe_count = 1;
+  connect();
+  auto file = open("narrow");
+  const FileLayout layout = file->layout();
+  EXPECT_EQ(layout.stripe_count, 1u);
+  EXPECT_EQ(layout.stripe_size.count(), 1000u);
+  EXPECT_EQ(layout.source, "cluster configuration");
+  ASSERT_EQ(layout.targets.size(), 1u);
+  for (int phase = 1; phase <= 2; ++phase) {
+    ASSERT_TRUE(client_->begin_phase({.total = Bytes(8000)}));
+    for (std::uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(file->write(i * 2000, std::vector<std::byte>(2000)));
+    client_->end_phase();
+  }
+  const auto seen = nodes_[layout.targets[0]]->seen();
+  ASSERT_EQ(seen.size(), 8u);
+  for (const auto& request : seen) EXPECT_EQ(request.stamp.phase_total.count(), 8000u) << request.stamp.phase;
+  EXPECT_EQ(seen.back().stamp.attained.count(), 6000u);
+  EXPECT_EQ(client_->begin_phase({.total = Bytes(~std::uint64_t{0})}).error().code, ErrorCode::kInvalid);
+}
+
+// Probe data is written only to the targets of the file's layout and removed afterwards.
+TEST_F(ClientTest, ProbesTheTargetsOfAnOpenFile) {
+  start(4);
+  options_.cluster.stripe_count = 2;
+  connect();
+  const auto file = open("probed");
+  const auto quiet = client_->probe(*file);
+  ASSERT_TRUE(quiet) << quiet.error().message;
+  EXPECT_TRUE(*quiet) << "nothing is known yet: the first round passes";
+  const auto targets = file->layout().targets;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const bool of_file = std::ranges::find(targets, static_cast<TargetId>(i)) != targets.end();
+    EXPECT_EQ(nodes_[i]->seen().size() > 0, of_file) << "node " << i;
+  }
+  for (const auto& [path, bytes] : disk_.files) EXPECT_EQ(path, "probed");
+  auto other = std::move(*Client::connect(options_));
+  EXPECT_EQ(other->probe(*file).error().code, ErrorCode::kInvalid);
+}
+
+// The other open file is not part of the phase.
+TEST_F(ClientTest, APhaseOnOneOpenFileCountsItsLayoutOnly) {
+  start(8);
+  connect();
+  const auto wide = open("wide");
+  options_.cluster.stripe_count = 1;
+  auto other = std::move(*Client::connect(options_));
+  const auto narrow = *other->open("narrow", {.write = true, .create = true});
+  const auto second = *other->open("second", {.write = true, .create = true});
+  std::promise<Result<void>> begun;
+  other->begin_phase_async({.total = Bytes(8000)}, narrow.get(), [&](auto result) { begun.set_value(result); });
+  ASSERT_TRUE(begun.get_future().get());
+  ASSERT_TRUE(narrow->write(0, std::vector<std::byte>(2000)));
+  EXPECT_EQ(nodes_[narrow->layout().targets[0]]->seen().back().stamp.phase_total.count(), 8000u);
+  EXPECT_EQ(other->begin_phase({.total = Bytes(8000)}, wide.get()).error().code, ErrorCode::kInvalid);
+}
+
+TEST_F(ClientTest, ProcessesCarryOutAnOperationTogetherWithOneStamp) {
+  start(2);
+  options_.processes = 2;
+  std::vector<std::unique_ptr<Client>> processes;
+  for (int i = 0; i < 2; ++i) processes.push_back(std::move(*Client::connect(options_)));
+  std::vector<std::shared_ptr<File>> files;
+  for (auto& process : processes) files.push_back(*process->open("shared", {.write = true, .create = true}));
+  ASSERT_TRUE(processes[0]->begin_phase({.total = Bytes(4000)}));
+  const TargetShare all[] = {{0, Bytes(2000)}, {1, Bytes(2000)}};
+  const Stamp stamp = processes[0]->stamp_together(all);
+  EXPECT_EQ(stamp.bottleneck.count(), 2000u);
+  const std::vector<std::byte> bytes(2000);
+  for (std::size_t i = 0; i < 2; ++i) {
+    std::promise<Result<std::size_t>> done;
+    files[i]->write_async({{i * 2000, bytes}}, stamp, [&](auto result) { done.set_value(std::move(result)); });
+    EXPECT_EQ(done.get_future().get().value(), 2000u);
+  }
+  std::vector<std::byte> back(4000);
+  std::promise<Result<std::size_t>> done;
+  files[1]->read_async({{0, back}}, stamp, [&](auto result) { done.set_value(std::move(result)); });
+  EXPECT_EQ(done.get_future().get().value(), 4000u);
+  std::size_t seen_in_all = 0;
+  for (auto& node : nodes_)
+    for (const auto& seen : node->seen()) {
+      EXPECT_EQ(seen.stamp.operation, stamp.operation);
+      EXPECT_EQ(seen.stamp.issued, stamp.issued);
+      EXPECT_EQ(seen.stamp.phase_total.count(), 2000u);
+      ++seen_in_all;
+    }
+  EXPECT_EQ(seen_in_all, 6u);
+}
+
+TEST_F(ClientTest, TheGatesVariablesAreUsedAndAPhaseWithoutATurnIsReported) {
+  start(1);
+  options_.gate = testing::TempDir() + "tutti-no-gate.sock";
+  for (const char* name : {"TUTTI_GATE_ANSWER", "TUTTI_GATE_MAX_WAIT"})
+    for (const char* wrong : {"soon", "0s"}) {
+      if (name == std::string("TUTTI_GATE_MAX_WAIT") && wrong == std::string("0s")) continue;  // never wait
+      ::setenv(name, wrong, 1);
+      const auto refused = Client::connect(options_);
+      ::unsetenv(name);
+      ASSERT_FALSE(refused) << name << " " << wrong;
+      EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
+    }
+  testing::internal::CaptureStderr();
+  {
+    const auto client = Client::connect(options_);
+    ASSERT_TRUE(client) << client.error().message;
+    EXPECT_TRUE((*client)->begin_phase({.total = Bytes(1)}, nullptr));
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("proceeding without a turn"));
+}
+
+TEST_F(ClientTest, AWrongEnvironmentIsAnError) {
+  start(1);
+  options_.application.reset();
+  ::setenv("TUTTI_PROCESSES", "many", 1);
+  const auto refused = Client::connect(options_);
+  ::unsetenv("TUTTI_PROCESSES");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kInvalid);
+  EXPECT_THAT(refused.error().message, HasSubstr("TUTTI_PROCESSES: 'many'"));
+  options_.cluster.order_ids = {1234, 1234};
+  connect();
+  auto file = open("ordered");
+  ASSERT_TRUE(file->write(0, std::vector<std::byte>(1)));
+  EXPECT_EQ(nodes_[0]->seen().back().stamp.order, 1234u);
+}
+
+TEST_F(ClientTest, OperationsInFlightStayWithinTheNodesLimits) {
   start(2, 20s, {.requests = 3, .bytes = 1 << 20});
   connect();
   auto file = open("async");
@@ -197,7 +327,7 @@ TEST_F(ClientTest, ManyOperationsMayBeUnderWayWithinTheNodesLimits) {
   EXPECT_EQ(content("async").size(), 10000u);
 }
 
-TEST_F(ClientTest, ANodeThatForgotAFileIsToldThePathAgain) {
+TEST_F(ClientTest, ThePathIsSentAgainToANodeThatForgotAFile) {
   start(1);
   connect();
   auto file = open("forgotten");
@@ -213,7 +343,7 @@ TEST_F(ClientTest, ANodeThatForgotAFileIsToldThePathAgain) {
   EXPECT_EQ(seen[2].path, "forgotten");
 }
 
-TEST_F(ClientTest, ErrorsOfTheFileSystemArriveAsTheyAre) {
+TEST_F(ClientTest, ErrorsOfTheFileSystemKeepTheirErrno) {
   start(2);
   connect();
   EXPECT_EQ(client_->open("nothing", {}).error().code, ErrorCode::kNotFound);
@@ -227,7 +357,39 @@ TEST_F(ClientTest, ErrorsOfTheFileSystemArriveAsTheyAre) {
   EXPECT_EQ(file->write(std::uint64_t{1} << 63, one).error().system, EFBIG);
 }
 
-TEST_F(ClientTest, AStandInServesForADeadNode) {
+TEST_F(ClientTest, AWriteFromBadMemoryFailsAtOnceAndAlone) {
+  start(1);
+  connect();
+  auto bad = open("bad"), good = open("good");
+  void* const memory = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const std::span<const std::byte> unreadable(static_cast<const std::byte*>(memory), 1000);
+  const std::vector<std::byte> bytes(1000, std::byte{7});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(bad->write(0, unreadable).error().system, EFAULT);
+    EXPECT_EQ(good->write(0, bytes).value(), 1000u);
+  }
+  EXPECT_EQ(bad->write(0, bytes).value(), 1000u);
+  EXPECT_EQ(content("bad"), bytes);
+  ::munmap(memory, 4096);
+}
+
+TEST_F(ClientTest, AReadIntoBadMemoryFailsAtOnceAndAlone) {
+  start(1);
+  connect();
+  auto file = open("f");
+  const std::vector<std::byte> bytes(100'000, std::byte{7});
+  ASSERT_TRUE(file->write(0, bytes));
+  auto* const memory = static_cast<std::byte*>(::mmap(nullptr, 100'000, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  for (const std::size_t size : {std::size_t{1000}, bytes.size()}) {
+    EXPECT_EQ(file->read(0, {memory, size}).error().system, EFAULT);
+    std::vector<std::byte> good(size);
+    EXPECT_EQ(file->read(0, good).value(), size);
+    EXPECT_EQ(good.back(), std::byte{7});
+  }
+  ::munmap(memory, 100'000);
+}
+
+TEST_F(ClientTest, AnotherNodeServesForADeadNode) {
   start(3, 200ms);
   connect();
   auto file = open("standin");
@@ -241,7 +403,7 @@ TEST_F(ClientTest, AStandInServesForADeadNode) {
   ASSERT_EQ(file->read(0, back).value(), 6000u);
   EXPECT_EQ(back, bytes);
   EXPECT_TRUE(file->fsync(false));
-  // And the owner is used again when it is back.
+  // The owner is used again after its restart.
   nodes_[1]->start();
   const auto before = nodes_[1]->seen().size();
   for (int i = 0; i < 400 && nodes_[1]->seen().size() == before; ++i) {
@@ -251,29 +413,133 @@ TEST_F(ClientTest, AStandInServesForADeadNode) {
   EXPECT_GT(nodes_[1]->seen().size(), before);
 }
 
-TEST_F(ClientTest, AWriteGoesToAStandInOnlyWhenThePausedNodeCanNoLongerApplyIt) {
+TEST_F(ClientTest, ASyncMayTakeLongWhileItsNodeReportsProgress) {
+  start(1, 300ms);
+  options_.give_up = 500ms;
+  connect();
+  auto file = open("slow");
+  nodes_[0]->stall();
+  std::promise<Result<std::size_t>> promise;
+  auto synced = promise.get_future();
+  file->fsync_async(false, [&](Result<std::size_t> result) { promise.set_value(std::move(result)); });
+  for (int i = 0; i < 60; ++i) {
+    nodes_[0]->report({.syncing = true});
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_EQ(synced.wait_for(0s), std::future_status::timeout) << "it waits beyond give_up";
+  EXPECT_EQ(nodes_[0]->held(), 1u) << "it is sent once";
+  nodes_[0]->go_on();
+  EXPECT_TRUE(synced.get());
+}
+
+TEST_F(ClientTest, ASyncEndsAfterItsTimeoutAndLeavesTheConnectionOpen) {
+  start(1, 10s);
+  options_.sync_timeout = 200ms;
+  connect();
+  auto file = open("limited");
+  ASSERT_TRUE(file->write(0, std::vector<std::byte>(10)));
+  nodes_[0]->stall();
+  EXPECT_EQ(file->fsync(false).error().code, ErrorCode::kTimeout);
+  nodes_[0]->go_on();
+  ASSERT_TRUE(file->write(0, std::vector<std::byte>(10)));
+  EXPECT_EQ(nodes_[0]->seen().back().path, "") << "the node knows the file: the connection is the same";
+}
+
+// The stand-in must not get a write before the deadline that was renewed last, plus the fence time.
+TEST_F(ClientTest, WritesInAQueueThatMovesAreRenewed) {
+  start(2, 400ms);
+  connect();
+  auto file = open("queued");
+  const std::vector<std::byte> bytes(1000);
+  const std::uint64_t first = file->layout().targets.front() == 0 ? 0 : 1000;  // a stripe of node 0
+  nodes_[0]->stall();
+  std::promise<Result<std::size_t>> promise;
+  auto written = promise.get_future();
+  file->write_async({{first, bytes}}, [&](Result<std::size_t> result) { promise.set_value(std::move(result)); });
+  while (nodes_[0]->held() == 0) std::this_thread::sleep_for(1ms);
+  for (int i = 0; i < 50; ++i) {
+    nodes_[0]->report({.moving = true});
+    std::this_thread::sleep_for(20ms);
+  }
+  EXPECT_EQ(nodes_[0]->held(), 1u) << "it is sent once";
+  nodes_[0]->die();
+  ASSERT_TRUE(written.get());
+  ASSERT_FALSE(nodes_[1]->seen().empty());
+  EXPECT_GE(nodes_[1]->seen().back().at, nodes_[0]->renewed() + 100ms);
+  EXPECT_GT(nodes_[0]->renewed(), TimePoint{});
+}
+
+// The sync waits at the client for the limits of its node. Then the machine of that node is lost with its page cache.
+TEST_F(ClientTest, ASyncIsNotMovedToAnotherMachine) {
+  start(2, 5s, {.requests = 2});
+  for (std::uint8_t i = 0; i < 2; ++i) {
+    nodes_[i]->die();
+    nodes_[i]->start(i + 1);
+  }
+  options_.give_up = 30s;
+  connect();
+  auto file = open("machines");
+  const std::uint64_t first = file->layout().targets.front() == 0 ? 0 : 1000;  // a stripe of node 0
+  const std::vector<std::byte> bytes(1000, std::byte{1});
+  ASSERT_TRUE(file->write(first, bytes));
+  nodes_[0]->stall();
+  std::promise<bool> written[2];
+  for (std::uint64_t i = 0; i < 2; ++i)
+    file->write_async({{first + 2000 * (i + 1), bytes}},
+                      [&, i](const Result<std::size_t>& result) { written[i].set_value(result.has_value()); });
+  while (nodes_[0]->held() < 2) std::this_thread::sleep_for(1ms);
+  std::promise<Result<std::size_t>> promise;
+  file->fsync_async(false, [&](Result<std::size_t> result) { promise.set_value(std::move(result)); });
+  nodes_[0]->die();
+  nodes_[0]->start(3);  // after a boot
+  const auto synced = promise.get_future().get();
+  ASSERT_FALSE(synced);
+  EXPECT_EQ(synced.error().system, EIO);
+  EXPECT_THAT(synced.error().message, HasSubstr("write them again"));
+  for (const auto& seen : nodes_[1]->seen()) EXPECT_NE(seen.type, wire::Type::kFsync);
+  nodes_[0]->go_on();
+  for (auto& one : written) EXPECT_TRUE(one.get_future().get());
+  EXPECT_TRUE(file->fsync(false)) << "the loss is reported once";
+}
+
+TEST_F(ClientTest, AWriteIsSentToAnotherNodeOnlyWhenThePausedNodeCanNoLongerApplyIt) {
   start(2, 300ms);
   connect();
   auto file = open("fenced");
   const std::vector<std::byte> old_bytes(4000, std::byte{1}), new_bytes(4000, std::byte{2});
   ASSERT_TRUE(file->write(0, old_bytes));
-  ASSERT_TRUE(file->write(0, old_bytes));  // the path is known everywhere
+  ASSERT_TRUE(file->write(0, old_bytes));  // the nodes know the path
   nodes_[0]->stall();
   const auto seen_before = nodes_[1]->seen().size();
   const auto start = net::steady_now();
   ASSERT_TRUE(file->write(0, old_bytes));
-  // Timeout plus lease have passed before the stand-in saw what the paused node held.
+  // Timeout plus fence time have passed before the other node got the requests of the paused node.
   const auto seen = nodes_[1]->seen();
   ASSERT_GE(seen.size(), seen_before + 2);
   EXPECT_GE(seen.back().at - start, 300ms + 100ms);
   EXPECT_EQ(seen.back().target, nodes_[0]->seen().front().target) << "it is the other node's stripe";
-  // The application goes on; then the paused node wakes up, finds its old requests, and must not apply them.
+  // The application continues. Then the paused node resumes and must not apply its old requests.
   ASSERT_TRUE(file->write(0, new_bytes));
   nodes_[0]->go_on();
   EXPECT_EQ(content("fenced"), new_bytes);
 }
 
-// The counter-proof: without the deadline the late write would win.
+TEST_F(ClientTest, TheLongerFenceTimeOfNodeAndClientIsUsed) {
+  start(2, 300ms);
+  nodes_[0]->die();
+  nodes_[0]->start({}, 700ms);
+  connect();
+  auto file = open("longer");
+  const std::vector<std::byte> bytes(4000);
+  ASSERT_TRUE(file->write(0, bytes));
+  nodes_[0]->stall();
+  const auto begin = net::steady_now();
+  ASSERT_TRUE(file->write(0, bytes));
+  EXPECT_GE(nodes_[1]->seen().back().at - begin, 300ms + 700ms);
+  nodes_[0]->go_on();
+}
+
+// Without the deadline the late write would overwrite the newer one.
 TEST_F(ClientTest, ANodeThatIgnoredDeadlinesWouldDamageTheFile) {
   start(2, 200ms);
   connect();
@@ -288,7 +554,7 @@ TEST_F(ClientTest, ANodeThatIgnoredDeadlinesWouldDamageTheFile) {
   EXPECT_NE(content("unfenced"), new_bytes);
 }
 
-TEST_F(ClientTest, PastTheBoundThereIsAnErrorAndNeverSilence) {
+TEST_F(ClientTest, AfterTheTimeLimitThereIsAnError) {
   start(2, 100ms);
   options_.give_up = 500ms;
   connect();
@@ -303,7 +569,7 @@ TEST_F(ClientTest, PastTheBoundThereIsAnErrorAndNeverSilence) {
   for (auto& node : nodes_) node->go_on();
 }
 
-TEST_F(ClientTest, WhatMustNotHappenTwiceIsNotTriedTwice) {
+TEST_F(ClientTest, RequestsThatAreNotIdempotentAreNotRepeated) {
   start(2, 200ms);
   connect();
   open("victim");
@@ -316,7 +582,28 @@ TEST_F(ClientTest, WhatMustNotHappenTwiceIsNotTriedTwice) {
   for (auto& node : nodes_) node->go_on();
 }
 
-TEST_F(ClientTest, ClosingTheClientEndsWhatIsUnderWay) {
+TEST_F(ClientTest, SaysWhatOperationsWaitFor) {
+  start(2);
+  connect();
+  auto file = open("slow");
+  std::vector<std::byte> bytes(2000);
+  ASSERT_TRUE(file->write(0, bytes));
+  EXPECT_EQ(client_->waiting_for(0s), "");
+  for (auto& node : nodes_) node->stall();
+  std::promise<Result<std::size_t>> promise;
+  file->read_async({{0, bytes}}, [&](Result<std::size_t> result) { promise.set_value(std::move(result)); });
+  EXPECT_THAT(client_->waiting_for(0s),
+              HasSubstr("has not answered for 0 s; after 20 s its requests are sent to another node"));
+  EXPECT_EQ(client_->waiting_for(1h), "");
+  for (auto& node : nodes_) node->go_on();
+  EXPECT_TRUE(promise.get_future().get());
+  for (auto& node : nodes_) node->stall();
+  file.reset();  // closes the file; the replies are not waited for
+  EXPECT_EQ(client_->waiting_for(0s), "");
+  for (auto& node : nodes_) node->go_on();
+}
+
+TEST_F(ClientTest, ClosingTheClientFailsOperationsInFlight) {
   start(2);
   connect();
   auto file = open("closing");
@@ -330,10 +617,12 @@ TEST_F(ClientTest, ClosingTheClientEndsWhatIsUnderWay) {
   for (auto& node : nodes_) node->go_on();
 }
 
-TEST_F(ClientTest, WorksFromC) {
+TEST_F(ClientTest, TheCApiWorks) {
   start(2);
   const auto path = testing::TempDir() + "tutti-c-api.toml";
-  ASSERT_TRUE(save_cluster(options_.cluster, path));
+  Cluster saved = options_.cluster;
+  saved.stripe_size = Bytes(4096);
+  ASSERT_TRUE(save_cluster(saved, path));
   tutti_client* client = nullptr;
   ASSERT_EQ(tutti_client_connect("/does/not/exist.toml", &client), -ENOENT);
   EXPECT_THAT(tutti_client_error(), HasSubstr("exist.toml"));
@@ -343,7 +632,10 @@ TEST_F(ClientTest, WorksFromC) {
   EXPECT_EQ(tutti_client_open(client, "c", O_RDWR | O_APPEND, 0644, &file), -EINVAL);
   ASSERT_EQ(tutti_client_open(client, "c", O_RDWR | O_CREAT, 0644, &file), 0);
   std::string text(3000, 'x');
-  tutti_client_begin_phase(client, 3000, 1);
+  EXPECT_EQ(tutti_client_begin_phase(client, ~UINT64_C(0), 1), -EINVAL);
+  EXPECT_EQ(tutti_client_begin_phase_files(client, 3000, 1, 2), -EINVAL);
+  EXPECT_EQ(tutti_client_begin_phase_files(client, 3000, 1, TUTTI_ONE_FILE_PER_PROCESS), 0);
+  EXPECT_EQ(tutti_client_begin_phase_on(client, file, 3000, 1, TUTTI_SHARED_FILES), 0);
   EXPECT_EQ(tutti_file_write(file, text.data(), text.size(), 0), 3000);
   EXPECT_EQ(tutti_file_sync(file, 0), 0);
   tutti_client_end_phase(client);
@@ -366,7 +658,7 @@ TEST_F(ClientTest, WorksFromC) {
   std::remove(path.c_str());
 }
 
-TEST_F(ClientTest, ModesLoseTheUmask) {
+TEST_F(ClientTest, TheUmaskIsAppliedToModes) {
   start(1);
   const auto before = ::umask(027);
   connect();
@@ -375,8 +667,8 @@ TEST_F(ClientTest, ModesLoseTheUmask) {
   EXPECT_EQ(client_->status("masked")->mode & 0777, 0640u);
 }
 
-TEST_F(ClientTest, NobodyThereIsAnError) {
-  options_.cluster.nodes = {{"x", "local:nobody-listens-here", {0}}};
+TEST_F(ClientTest, NoReachableNodeIsAnError) {
+  options_.cluster.nodes = {{"x", "local:no-such-node", {0}}};
   auto client = Client::connect(options_);
   ASSERT_FALSE(client);
   EXPECT_EQ(client.error().code, ErrorCode::kUnreachable);

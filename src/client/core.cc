@@ -2,98 +2,136 @@
 #include "client/core.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cstdlib>
-#include <random>
+#include <cerrno>
+#include <utility>
 
-#include "base/clock.h"
-#include "client/identity.h"
+#include "base/mutex.h"
 #include "layout/discovery.h"
 
 namespace tutti {
+namespace {
 
-Core::Core(ClientOptions options) : options_(std::move(options)) {
-  const Environment environment = [](const char* name) { return std::getenv(name); };
-  if (!options_.processes) options_.processes = options_.application ? 1 : processes_from(environment);
-  if (!options_.application) options_.application = application_from(environment);
-  if (options_.job.empty()) options_.job = job_from(environment);
-  if (options_.state_directory.empty()) {
-    if (const char* state = environment("TUTTI_STATE")) options_.state_directory = state;
-  }
-  for (const auto& node : options_.cluster.nodes)
-    targets_.insert(targets_.end(), node.targets.begin(), node.targets.end());
-  std::ranges::sort(targets_);
-  // Operations of all processes of an application have numbers of their own: a random upper half, a counter below.
-  last_operation_ = std::uint64_t{std::random_device{}()} << 32;
-  phases_.emplace(Phases::Options{.application = *options_.application,
-                                  .gap = options_.phase_gap,
-                                  .targets = static_cast<std::uint32_t>(targets_.size()),
-                                  .processes = *options_.processes,
-                                  .memory_file = memory_file()});
+std::vector<TargetId> all_targets(const Cluster& cluster) {
+  std::vector<TargetId> targets;
+  for (const auto& node : cluster.nodes) targets.insert(targets.end(), node.targets.begin(), node.targets.end());
+  std::ranges::sort(targets);
+  return targets;
 }
 
-std::string Core::memory_file() const {
-  if (options_.state_directory.empty()) return {};
-  std::string name = options_.job;
-  for (auto& c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_') c = '_';
-  }
-  return options_.state_directory + "/" + name + ".phases";
-}
+}  // namespace
 
-Result<std::shared_ptr<Core>> Core::create(ClientOptions options) {
-  std::shared_ptr<Core> core(new Core(std::move(options)));
-  auto router = Router::create({core->options_.cluster, core->options_.job, core->options_.give_up});
-  if (!router) return Failure(router.error());
-  core->router_ = std::move(*router);
-  return core;
-}
+Core::Core(World& world, std::unique_ptr<net::Transport> transport, ClientOptions options, job::Identity identity,
+           net::ConnectOptions connect, std::unique_ptr<job::Turns> turns)
+    : options_(std::move(options)),
+      identity_(std::move(identity)),
+      clock_(world.clock()),
+      targets_(all_targets(options_.cluster)),
+      // The ids of operations must be unique among the processes of an application: random upper half, counter below.
+      last_operation_(world.random() << 32),
+      phases_({.application = identity_.application,
+               .order = identity_.order,
+               .processes = identity_.processes,
+               .targets = static_cast<std::uint32_t>(targets_.size()),
+               .gap = options_.phase_gap}),
+      router_(std::make_unique<Router>(
+          world, std::move(transport),
+          Router::Options{options_.cluster, std::move(connect), options_.give_up, options_.sync_timeout})),
+      turns_(std::move(turns)) {}
 
 Core::~Core() {
   stop();
 }
 
 void Core::stop() {
-  if (router_) router_->stop();
-  std::lock_guard lock(mutex_);
-  (void)phases_->save();  // a guess for next time; nobody waits for it
+  end_phase();
+  router_->stop();
+  Lock lock(mutex_);
+  phases_.end();
 }
 
-Stamp Core::issue(std::vector<TargetShare> shares) {
-  std::lock_guard lock(mutex_);
-  return phases_->issue(++last_operation_, std::move(shares), real_clock().now());
+std::uint64_t Core::opened(const std::shared_ptr<const Layout>& layout) {
+  Lock lock(mutex_);
+  phases_.opened(++last_key_, layout);
+  return last_key_;
+}
+
+void Core::closed(std::uint64_t file_key) {
+  Lock lock(mutex_);
+  phases_.closed(file_key);
+}
+
+Stamp Core::issue(std::span<const TargetShare> shares) {
+  Lock lock(mutex_);
+  return phases_.issue(++last_operation_, shares, clock_.now());
+}
+
+Stamp Core::issue_together(std::span<const TargetShare> shares_of_all) {
+  Lock lock(mutex_);
+  return phases_.issue_together(++last_operation_, shares_of_all, clock_.now());
+}
+
+void Core::joined() {
+  Lock lock(mutex_);
+  phases_.joined(clock_.now());
 }
 
 void Core::completed() {
-  std::lock_guard lock(mutex_);
-  phases_->completed(real_clock().now());
+  Lock lock(mutex_);
+  phases_.completed(clock_.now());
 }
 
-void Core::begin_phase(const PhaseAnnouncement& announcement) {
-  std::lock_guard lock(mutex_);
-  phases_->begin(announcement, real_clock().now());
+void Core::begin_phase(const PhaseAnnouncement& announcement, Done<void> done, std::optional<std::uint64_t> file_key) {
+  if (!turns_) return done(begin_now(announcement, file_key));
+  end_phase();
+  job::TurnRequest request;
+  std::uint64_t turn = 0, earlier = 0;
+  {
+    Lock lock(mutex_);
+    turn = ++last_turn_;
+    earlier = std::exchange(turn_, turn);
+    request.targets = phases_.targets(file_key);
+    request.bytes = announcement.total > Bytes{} ? announcement.total : phases_.learned(announcement.kind);
+  }
+  turns_->begin(request, [this, announcement, file_key, turn, earlier,
+                          done = std::move(done)](const Result<job::TurnOutcome>& outcome) {
+    auto begun = outcome ? begin_now(announcement, file_key) : Result<void>(Failure(outcome.error()));
+    if (outcome && !begun) end_phase();
+    if (!outcome) forget_turn(turn, earlier);
+    done(std::move(begun));
+  });
+}
+
+// The request failed, so there is no turn to end, except one of another thread.
+void Core::forget_turn(std::uint64_t turn, std::uint64_t earlier) {
+  Lock lock(mutex_);
+  if (turn_ == turn) turn_ = earlier;
+}
+
+Result<void> Core::begin_now(const PhaseAnnouncement& announcement, std::optional<std::uint64_t> file_key) {
+  Lock lock(mutex_);
+  return phases_.begin(announcement, file_key);
 }
 
 void Core::end_phase() {
-  std::lock_guard lock(mutex_);
-  phases_->end();
+  std::uint64_t turn = 0;
+  {
+    Lock lock(mutex_);
+    phases_.end();
+    turn = std::exchange(turn_, 0);
+  }
+  if (turn != 0) turns_->end();
 }
 
-Layout Core::layout_of(const std::string& path, std::uint64_t inode) {
+void Core::with_phases(const std::function<void(job::Phases&)>& use) {
+  Lock lock(mutex_);
+  use(phases_);
+}
+
+Layout Core::default_layout(std::uint64_t inode) const {
   const auto& cluster = options_.cluster;
   const auto count = static_cast<std::uint32_t>(targets_.size());
-  if (cluster.discover_layouts) {
-    auto found = discover(
-        [&](const std::string& name) -> std::optional<std::string> {
-          auto value = ask(wire::GetXattrRequest{path, name}, Retry::kAnytime);
-          return value ? std::optional(std::move(value->value)) : std::nullopt;
-        },
-        count);
-    if (found && *found) return **found;
-  }
   Layout layout{.stripe_size = cluster.stripe_size,
                 .stripe_count = cluster.stripe_count == 0 ? count : cluster.stripe_count,
                 .object_size = {},
@@ -101,6 +139,34 @@ Layout Core::layout_of(const std::string& path, std::uint64_t inode) {
                 .source = "cluster configuration"};
   for (std::uint32_t i = 0; i < layout.stripe_count; ++i) layout.targets.push_back(targets_[(inode + i) % count]);
   return layout;
+}
+
+// Reads the extended attributes that can contain a layout, one after the other, until one of them does.
+struct Core::Discovery {
+  std::string path;
+  std::uint64_t inode;
+  std::function<void(Layout)> done;
+  std::size_t next = 0;  // index in layout_attributes()
+};
+
+void Core::find_layout(const std::string& path, std::uint64_t inode, std::function<void(Layout)> done) {
+  if (!options_.cluster.discover_layouts) return done(default_layout(inode));
+  discover_next(std::make_shared<Discovery>(Discovery{path, inode, std::move(done)}));
+}
+
+void Core::discover_next(const std::shared_ptr<Discovery>& discovery) {
+  const auto& names = layout_attributes();
+  if (discovery->next == names.size()) return discovery->done(default_layout(discovery->inode));
+  const auto& name = names[discovery->next++];
+  ask(wire::GetXattrRequest{discovery->path, name}, Retry::kAnytime,
+      [this, discovery, name](Result<wire::GetXattrReply> value) {
+        if (!value) return discover_next(discovery);
+        auto found = discover(
+            [&](const std::string& asked) { return asked == name ? std::optional(value->value) : std::nullopt; },
+            static_cast<std::uint32_t>(targets_.size()));
+        if (found && *found) return discovery->done(**found);
+        discover_next(discovery);
+      });
 }
 
 Result<std::string> normalise(const std::string& path) {

@@ -1,95 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client and its files share. Internal to the client.
+// State shared by a client and its open files. Internal to the client.
 #pragma once
 
 #include <atomic>
-#include <future>
 #include <memory>
-#include <mutex>
 #include <string>
 
-#include "client/phases.h"
+#include "base/mutex.h"
+#include "base/world.h"
 #include "client/router.h"
+#include "job/phases.h"
+#include "job/turns.h"
 #include "layout/layout.h"
 
 namespace tutti {
 
-// Thread-safe. Outlives every call that was submitted through it.
+// Must outlive every call that was submitted through it. Thread-safe.
 class Core {
  public:
-  static Result<std::shared_ptr<Core>> create(ClientOptions options);
+  // The cluster must be valid (check_cluster()). The world must outlive the core.
+  // With `turns`, announced phases wait for their turn.
+  Core(World& world, std::unique_ptr<net::Transport> transport, ClientOptions options, job::Identity identity,
+       net::ConnectOptions connect, std::unique_ptr<job::Turns> turns = nullptr);
   ~Core();
 
-  // Ends everything; files that are still open fail with kStopped.
+  // Connects to the nodes; kUnreachable if none answers. Call once, before anything else.
+  void start(Done<void> done) { router_->start(std::move(done)); }
+  // Closes all connections. Requests in flight and later ones fail with kStopped.
   void stop();
 
   Router& router() { return *router_; }
   const ClientOptions& options() const { return options_; }
+  const job::Identity& identity() const { return identity_; }
   const std::vector<TargetId>& targets() const { return targets_; }
 
-  std::uint64_t new_file_key() { return ++last_key_; }
+  // Registers an open file and returns its key. Call closed() when it is closed.
+  std::uint64_t opened(const std::shared_ptr<const Layout>& layout);
+  void closed(std::uint64_t file_key);
 
-  // Stamps one operation; followed by completed() when all its requests are done.
-  Stamp issue(std::vector<TargetShare> shares);
+  // Makes the stamp of one operation. Call completed() when all its requests are done.
+  Stamp issue(std::span<const TargetShare> shares);
+  // As in job::Phases.
+  Stamp issue_together(std::span<const TargetShare> shares_of_all);
+  void joined();
   void completed();
-  void begin_phase(const PhaseAnnouncement& announcement);
+  // Begins a phase. With turns, first waits for the turn for the targets of all open files, or of the file with this
+  // key.
+  void begin_phase(const PhaseAnnouncement& announcement, Done<void> done,
+                   std::optional<std::uint64_t> file_key = std::nullopt);
   void end_phase();
+  // Calls `use` under the lock, to load and save learned sizes.
+  void with_phases(const std::function<void(job::Phases&)>& use);
 
-  // Asks a node and waits. Fails with the reply's error if it reports one.
+  // Sends a request to a node, the next one in turn. An error in the reply becomes the result. Returns the call, for
+  // Router::await_reply().
   template <typename Request>
-  Result<typename Request::Reply> ask(const Request& request, Retry retry) {
-    return ask_node(request, retry, next_node_++ % router_->nodes());
+  CallPointer ask(const Request& request, Retry retry, Done<typename Request::Reply> done) {
+    return ask_node(request, retry, next_node_++ % router_->nodes(), std::move(done));
   }
   template <typename Request>
-  Result<typename Request::Reply> ask_node(const Request& request, Retry retry, std::size_t node);
+  CallPointer ask_node(const Request& request, Retry retry, std::size_t node, Done<typename Request::Reply> done);
 
-  // A file's stripes: the file system's own where it tells and the cluster wants to know, else the cluster's, beginning
-  // at a target that depends on the file.
-  Layout layout_of(const std::string& path, std::uint64_t inode);
+  // The layout of a file: that of the file system if it is known and discover_layouts is set, else the cluster's
+  // default, which starts at a target that depends on the inode.
+  void find_layout(const std::string& path, std::uint64_t inode, std::function<void(Layout)> done);
 
  private:
-  explicit Core(ClientOptions options);
-  std::string memory_file() const;
+  struct Discovery;
+  Result<void> begin_now(const PhaseAnnouncement& announcement, std::optional<std::uint64_t> file_key);
+  void forget_turn(std::uint64_t turn, std::uint64_t earlier);
+  Layout default_layout(std::uint64_t inode) const;
+  void discover_next(const std::shared_ptr<Discovery>& discovery);
 
-  ClientOptions options_;
+  const ClientOptions options_;
+  const job::Identity identity_;
+  Clock& clock_;
   std::vector<TargetId> targets_;  // ascending
-  std::atomic<std::uint64_t> last_key_{0};
-  std::atomic<std::uint64_t> last_operation_;
   std::atomic<std::size_t> next_node_{0};
-  std::mutex mutex_;
-  std::optional<Phases> phases_;
+  Mutex mutex_;  // guards what follows
+  std::uint64_t last_key_ TUTTI_GUARDED_BY(mutex_) = 0;
+  OperationId last_operation_ TUTTI_GUARDED_BY(mutex_);
+  job::Phases phases_ TUTTI_GUARDED_BY(mutex_);
+  std::uint64_t last_turn_ TUTTI_GUARDED_BY(mutex_) = 0;
+  std::uint64_t turn_ TUTTI_GUARDED_BY(mutex_) = 0;  // requested or held for an announced phase; 0: none
   std::unique_ptr<Router> router_;
+  const std::unique_ptr<job::Turns> turns_;  // nullptr: none
 };
 
-// The reply inside a message, or the error it reports.
-template <typename Reply>
-Result<Reply> reply_of(const Result<net::Incoming>& message) {
-  if (!message) return Failure(message.error());
-  auto reply = wire::decode<Reply>(message->header, message->body);
-  if (!reply) return reply;
-  if (reply->head.status != wire::kOk) return Failure(wire::to_error(reply->head));
-  return reply;
-}
-
 template <typename Request>
-Result<typename Request::Reply> Core::ask_node(const Request& request, Retry retry, std::size_t node) {
-  auto promise = std::make_shared<std::promise<Result<typename Request::Reply>>>();
-  auto future = promise->get_future();
-  auto call = std::make_shared<Call>();
-  call->encode = [request](const Call::Attempt& attempt) {
+CallPointer Core::ask_node(const Request& request, Retry retry, std::size_t node, Done<typename Request::Reply> done) {
+  if (auto fine = wire::check_limits(request); !fine) return done(Failure(fine.error())), nullptr;
+  auto call = std::make_shared<FunctionCall<typename Request::Reply>>();
+  call->make = [request = Request(request)](const Call::Attempt& attempt) mutable {
+    if constexpr (requires { request.deadline; }) request.deadline = attempt.deadline;
     return net::Outgoing{.frame = wire::encode(request, {.tag = attempt.tag})};
   };
-  call->done = [promise](const Result<net::Incoming>& message) {
-    promise->set_value(reply_of<typename Request::Reply>(message));
-  };
+  call->report = std::move(done);
   call->retry = retry;
   call->preferred = node;
   router_->submit(call);
-  router_->attend(call);
-  return future.get();
+  return call;
 }
 
-// As the wire wants it: no leading, trailing or double '/', no "."; kInvalid for ".." and what no path can be.
+// Converts to the form of wire/message.h: no leading, trailing or double '/', no ".". kInvalid for ".." and invalid
+// paths.
 Result<std::string> normalise(const std::string& path);
 
 }  // namespace tutti

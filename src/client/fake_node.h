@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: nodes that keep files in memory and can be told to stall, forget and die.
+// For tests: nodes that keep files in memory, and can stall, forget files and stop.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// What all nodes of a test share: the file system underneath.
+// The file system that all nodes of a test share.
 struct FakeDisk {
   std::mutex mutex;
   std::map<std::string, std::vector<std::byte>> files;
@@ -27,7 +27,7 @@ class FakeNode final : public net::Handler {
  public:
   struct Seen {
     wire::Type type{};
-    std::string path;  // as sent; empty: by key
+    std::string path;  // as sent; empty: the request had only the key
     TargetId target = 0;
     Stamp stamp{};
     TimePoint at{};  // net::steady_now()
@@ -38,13 +38,16 @@ class FakeNode final : public net::Handler {
     start();
   }
 
-  void start() {
+  // `boot`: of its machine; nothing: the boot of this machine.
+  void start(std::optional<std::uint8_t> boot = {}, Duration fence_time = {}) {
     net::ListenOptions options{.node = name_, .limits = limits_};
+    options.fence_time = fence_time;
+    if (boot) options.instance = {.boot = {std::byte{*boot}}, .process = 1};
     listener_ = transport_->listen({net::Endpoint::Kind::kLocal, name_, 0}, options, *this).value();
   }
   void die() { listener_.reset(); }
 
-  // While stalled, requests are received and not carried out, as by a process that was stopped.
+  // While stalled, requests are received but not carried out, as by a stopped process.
   void stall() {
     std::lock_guard lock(mutex_);
     stalled_ = true;
@@ -58,6 +61,11 @@ class FakeNode final : public net::Handler {
     }
     for (auto& one : held) handle(one.from, one.message);
   }
+  void report(const wire::Progress& progress) {
+    std::lock_guard lock(mutex_);
+    for (const auto& one : held_) reply(one.from, 0, progress);
+  }
+  TimePoint renewed() const { return renewed_; }  // by the last wire::Renew
   void forget_files() {
     std::lock_guard lock(mutex_);
     keys_.clear();
@@ -77,6 +85,10 @@ class FakeNode final : public net::Handler {
   void ignore_deadlines() { mind_deadlines_ = false; }
 
   void received(const net::ConnectionPointer& from, net::Incoming message) override {
+    if (message.header.type == wire::Type::kRenew) {
+      renewed_ = wire::decode<wire::Renew>(message.header, message.body).value().deadline;
+      return;
+    }
     {
       std::lock_guard lock(mutex_);
       if (stalled_) {
@@ -130,7 +142,7 @@ class FakeNode final : public net::Handler {
       case wire::Type::kClose:
         return reply(from, tag, wire::CloseRequest::Reply{});
       default:
-        return refuse(from, message, {.status = ENOTSUP, .message = "the fake node cannot do this"});
+        return refuse(from, message, {.status = ENOTSUP, .message = "not implemented by the fake node"});
     }
   }
 
@@ -143,7 +155,7 @@ class FakeNode final : public net::Handler {
         disk_.inodes[request.path] = disk_.inodes.size() + 1;
         disk_.modes[request.path] = request.mode;
       }
-      if (!fresh && request.exclusive) return refuse(from, message, {.status = EEXIST, .message = "there is one"});
+      if (!fresh && request.exclusive) return refuse(from, message, {.status = EEXIST, .message = "the file exists"});
       if (request.truncate) file->second.clear();
     }
     attributes<wire::CreateRequest>(from, message, request.path);
@@ -162,9 +174,10 @@ class FakeNode final : public net::Handler {
     reply(from, message.header.tag, answer);
   }
 
-  // The path behind a reference, or why not.
+  // Finds the path of a reference, or returns the error.
   wire::ReplyHead find(const wire::DataHead& data, std::string& path) {
-    if (mind_deadlines_ && net::steady_now() > data.deadline) return {.status = wire::kExpired, .message = "late"};
+    if (mind_deadlines_ && data.deadline != TimePoint{} && net::steady_now() > std::max(data.deadline, renewed_.load()))
+      return {.status = wire::kExpired, .message = "late"};
     std::lock_guard lock(mutex_);
     if (!data.file.path.empty()) keys_[data.file.key] = data.file.path;
     const auto found = keys_.find(data.file.key);
@@ -239,6 +252,7 @@ class FakeNode final : public net::Handler {
   std::mutex mutex_;
   bool stalled_ = false;
   std::atomic<bool> mind_deadlines_{true};
+  std::atomic<TimePoint> renewed_{};
   std::vector<Held> held_;
   std::size_t most_held_ = 0;
   std::map<std::uint64_t, std::string> keys_;

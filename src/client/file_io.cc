@@ -4,365 +4,429 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <future>
+#include <boost/unordered/unordered_flat_map.hpp>
 
+#include "base/mutex.h"
 #include "client/status.h"
 
 namespace tutti {
 namespace {
 
-constexpr std::uint64_t kMessageBytes = 4 << 20;  // more go in several messages, which a node can order and overlap
+constexpr std::uint64_t kMessageBytes = 4 << 20;  // larger requests are split: a node can order and overlap the parts
 constexpr std::size_t kMessageExtents = 1024;
-
-template <typename Start>
-Result<std::size_t> wait_for(Start start) {
-  std::promise<Result<std::size_t>> promise;
-  auto future = promise.get_future();
-  start([&promise](Result<std::size_t> result) { promise.set_value(std::move(result)); });
-  return future.get();
-}
+constexpr std::uint64_t kCopyBytes = wire::kMaxPayload;
 
 }  // namespace
 
-// Counts down the messages of one operation; the last one calls `done`.
-struct OpenFile::Join {
-  std::shared_ptr<State> state;
-  Stamp stamp;
-  std::vector<Group> groups;
-  bool stamped = true;
-  Done done;
+// Counts the messages without a reply; the last reply calls `done`.
+struct OpenFile::PendingOperation {
+  virtual ~PendingOperation() = default;
+  // All messages succeeded.
+  virtual void succeeded() {}
 
-  std::mutex mutex;
+  std::shared_ptr<FileState> state;
+  Stamp stamp;
+  std::vector<TargetMessage> messages;
+  bool stamped = true;
+  Done<std::size_t> done;
+
+  Mutex mutex;  // guards what follows while several messages are unanswered
   std::size_t left = 0;
   std::optional<Error> error;
 
-  void one_done(const Result<void>& result) {
+  void message_done(const Result<void>& result) {
     {
-      std::lock_guard lock(mutex);
+      Lock lock(mutex);
       if (!result && !error) error = result.error();
       if (--left > 0) return;
     }
     if (stamped) state->core->completed();
     if (error) return done(Failure(*error));
+    succeeded();
     done(total());
   }
 
-  // Bytes from the start of each part up to its first gap: what lies behind a short read is past the end of the file.
+  // Sum over all parts of the bytes up to the first short read: data after it is past the end of the file.
   std::size_t total() {
-    std::vector<Slice*> slices;
-    for (auto& group : groups) {
-      for (auto& slice : group.slices) slices.push_back(&slice);
+    std::vector<MemoryExtent*> extents;
+    for (auto& message : messages) {
+      for (auto& extent : message.extents) extents.push_back(&extent);
     }
-    std::ranges::sort(slices, [](const Slice* a, const Slice* b) {
-      return std::pair(a->part, a->extent.offset) < std::pair(b->part, b->extent.offset);
+    std::ranges::sort(extents, [](const MemoryExtent* a, const MemoryExtent* b) {
+      return std::pair(a->part, a->range.offset) < std::pair(b->part, b->range.offset);
     });
     std::size_t sum = 0;
-    std::size_t ended = ~std::size_t{0};  // part that has come to the end of the file
-    for (const auto* slice : slices) {
-      if (slice->part == ended) continue;
-      sum += slice->got;
-      if (slice->got < slice->extent.length) ended = slice->part;
+    std::size_t ended = ~std::size_t{0};  // the part that reached the end of the file
+    for (const auto* extent : extents) {
+      if (extent->part == ended) continue;
+      sum += extent->got;
+      if (extent->got < extent->range.length) ended = extent->part;
     }
     return sum;
   }
 };
 
-wire::DataHead OpenFile::State::head(const Stamp& stamp, TargetId target, const Call::Attempt& attempt) const {
-  wire::DataHead head{
-      .file = {.key = key, .path = {}, .inode = inode}, .target = target, .stamp = stamp, .deadline = attempt.deadline};
+wire::DataHead OpenFile::FileState::head(const Stamp& stamp, TargetId target, const Call::Attempt& attempt) const {
+  wire::DataHead head{.file = {.key = key, .path = {}, .inode = identity.inode, .generation = identity.generation},
+                      .target = target,
+                      .stamp = stamp,
+                      .deadline = attempt.deadline};
   if (attempt.with_path) head.file.path = path;
   return head;
 }
 
-void OpenFile::State::add(const wire::Timing& timing) {
-  std::lock_guard lock(mutex);
-  spent.queued += timing.queued;
-  spent.waiting += timing.waiting;
-  spent.engine += timing.engine;
+void OpenFile::FileState::acknowledged(std::size_t node, const wire::Instance::Boot& boot) {
+  auto& entry = unsynced.try_emplace(node, Unsynced{boot, 0}).first->second;
+  entry.last = ++writes;
 }
 
-OpenFile::OpenFile(std::shared_ptr<Core> core, std::string path, std::uint64_t inode, Layout layout)
-    : core_(std::move(core)), state_(std::make_shared<State>()) {
+// Keeps the entries of nodes that acknowledged further writes since `known` was copied.
+void OpenFile::FileState::forget_unsynced(const std::map<std::size_t, Unsynced>& known) {
+  Lock lock(mutex);
+  for (const auto& [node, entry] : known) {
+    const auto found = unsynced.find(node);
+    if (found != unsynced.end() && found->second.last == entry.last) unsynced.erase(found);
+  }
+}
+
+bool OpenFile::FileState::lost_with_machine(std::size_t node, const Unsynced& known) const {
+  const auto instance = core->router().link(node).instance();
+  return instance && instance->boot != known.boot;
+}
+
+Error OpenFile::FileState::sync_error(std::size_t node, const Unsynced& known, const Error& why) const {
+  if (!lost_with_machine(node, known)) return why;
+  return {ErrorCode::kIo,
+          fmt::format("{} was lost with its machine after it acknowledged writes, before fsync: write them again",
+                      core->options().cluster.nodes[node].name),
+          EIO};
+}
+
+OpenFile::OpenFile(std::shared_ptr<Core> core, std::string path, FileIdentity identity, Layout layout)
+    : core_(std::move(core)), state_(std::make_shared<FileState>()) {
   state_->core = core_.get();
   state_->path = std::move(path);
-  state_->inode = inode;
-  state_->key = core_->new_file_key();
+  state_->identity = identity;
   state_->checksums = core_->options().checksums;
-  state_->layout = std::move(layout);
+  state_->layout = std::make_shared<const Layout>(std::move(layout));
+  state_->key = core_->opened(state_->layout);
 }
 
 OpenFile::~OpenFile() {
+  core_->closed(state_->key);
   core_->router().forget(state_->key);
 }
 
 TimeSpent OpenFile::time_spent() const {
-  std::lock_guard lock(state_->mutex);
+  Lock lock(state_->mutex);
   return state_->spent;
 }
 
-Result<std::vector<OpenFile::Group>> OpenFile::plan(std::span<const Range> ranges) const {
-  std::vector<Group> groups;
-  std::map<TargetId, std::size_t> open;  // the group of a target that still has room
-  for (std::size_t part = 0; part < ranges.size(); ++part) {
-    const auto& range = ranges[part];
-    if (range.size > wire::kMaxOffset || range.offset > wire::kMaxOffset - range.size) {
-      return fail(ErrorCode::kInvalid, fmt::format("offset {} plus {} bytes is past 2^63", range.offset, range.size),
+Result<std::vector<OpenFile::TargetMessage>> OpenFile::plan(std::span<const MemoryExtent> parts) const {
+  std::vector<TargetMessage> messages;
+  boost::unordered_flat_map<TargetId, std::size_t> open;  // the last message of each target
+  for (const auto& part : parts) {
+    const auto& range = part.range;
+    if (range.length > wire::kMaxOffset || range.offset > wire::kMaxOffset - range.length) {
+      return fail(ErrorCode::kInvalid, fmt::format("offset {} plus {} bytes is past 2^63", range.offset, range.length),
                   EFBIG);
     }
-    for (const auto& piece : split(state_->layout, range.offset, Bytes(range.size))) {
+    for (const auto& piece : split(*state_->layout, range.offset, Bytes(range.length))) {
       for (std::uint64_t done = 0; done < piece.length.count();) {
         const auto length = std::min(piece.length.count() - done, kMessageBytes);
         const auto offset = piece.offset + done;
-        auto [found, fresh] = open.try_emplace(piece.target, groups.size());
-        const auto* group = fresh ? nullptr : &groups[found->second];
-        if (group == nullptr || group->bytes + length > kMessageBytes || group->slices.size() >= kMessageExtents) {
-          found->second = groups.size();
-          groups.push_back({.target = piece.target, .slices = {}});
+        auto [found, fresh] = open.try_emplace(piece.target, messages.size());
+        const auto* message = fresh ? nullptr : &messages[found->second];
+        if (message == nullptr || message->bytes + length > kMessageBytes ||
+            message->extents.size() >= kMessageExtents) {
+          found->second = messages.size();
+          messages.push_back({.target = piece.target, .extents = {}});
         }
-        auto& into = groups[found->second];
-        into.slices.push_back({{offset, length}, part, range.memory + (offset - range.offset)});
+        auto& into = messages[found->second];
+        into.extents.push_back({{offset, length}, part.part, part.memory + (offset - range.offset)});
         into.bytes += length;
         done += length;
       }
     }
   }
-  return groups;
+  return messages;
 }
 
-std::vector<OpenFile::Range> OpenFile::ranges_of(const std::vector<ReadPart>& parts) {
-  std::vector<Range> ranges;
-  for (const auto& part : parts) ranges.push_back({part.offset, part.into.data(), part.into.size()});
-  return ranges;
+// The memory of a WritePart is never changed.
+template <typename Part>
+std::vector<OpenFile::MemoryExtent> OpenFile::extents_of(const std::vector<Part>& parts) {
+  std::vector<MemoryExtent> extents;
+  for (const auto& [offset, memory] : parts)
+    extents.push_back({{offset, memory.size()}, extents.size(), const_cast<std::byte*>(memory.data())});
+  return extents;
 }
 
-// Nobody writes to that memory.
-std::vector<OpenFile::Range> OpenFile::ranges_of(const std::vector<WritePart>& parts) {
-  std::vector<Range> ranges;
-  for (const auto& part : parts)
-    ranges.push_back({part.offset, const_cast<std::byte*>(part.from.data()), part.from.size()});
-  return ranges;
-}
-
-Stamp OpenFile::issue(const std::vector<Group>& groups) const {
+Stamp OpenFile::issue(const std::vector<TargetMessage>& messages) const {
   std::vector<TargetShare> shares;
-  for (const auto& group : groups) shares.push_back({group.target, Bytes(group.bytes)});
-  return core_->issue(std::move(shares));
+  for (const auto& message : messages) shares.push_back({message.target, Bytes(message.bytes)});
+  return core_->issue(shares);
 }
 
-CallPointer OpenFile::transfer(std::span<const Range> ranges, Send send, Done done) {
-  auto groups = plan(ranges);
-  if (!groups) return done(Failure(groups.error())), nullptr;
-  if (groups->empty()) return done(std::size_t{0}), nullptr;
-  auto join = std::make_shared<Join>();
-  join->state = state_;
-  join->stamp = issue(*groups);
-  join->left = groups->size();
-  join->groups = std::move(*groups);
-  join->done = std::move(done);
-  const auto count = join->groups.size();
+// One message of a read or write. The PendingTransfer owns it.
+template <typename Request>
+struct OpenFile::TransferCall final : ReplyCall<typename Request::Reply> {
+  static constexpr bool kReads = std::is_same_v<Request, wire::ReadRequest>;
+  PendingOperation* operation = nullptr;
+  TargetMessage* message = nullptr;
+
+  net::Outgoing encode(const Call::Attempt& attempt) override {
+    net::Outgoing out;
+    Request request{.data = operation->state->head(operation->stamp, message->target, attempt)};
+    for (const auto& extent : message->extents) request.extents.push_back(extent.range);
+    if constexpr (kReads) {
+      request.checksum = operation->state->checksums;
+      out.frame = wire::encode(request, {.tag = attempt.tag});
+    } else {
+      request.on_request = attempt.on_request;
+      if (!attempt.on_request) lend_memory(out);
+      out.frame = wire::encode_scattered(request, attempt.tag, out.borrowed, operation->state->checksums);
+    }
+    return out;
+  }
+
+  net::Outgoing encode_payload(const Call::Attempt& attempt) override {
+    net::Outgoing out;
+    lend_memory(out);
+    out.frame = wire::encode_scattered(wire::Payload{.deadline = attempt.deadline}, attempt.tag, out.borrowed,
+                                       operation->state->checksums);
+    return out;
+  }
+
+  void lend_memory(net::Outgoing& out) const {
+    for (const auto& extent : message->extents) out.borrowed.push_back({extent.memory, extent.range.length});
+  }
+
+  // Whether a read reply has one length per extent, none longer than the extent.
+  bool fits() const {
+    const auto within = [](std::uint32_t length, const MemoryExtent& extent) { return length <= extent.range.length; };
+    return std::ranges::equal(this->reply->lengths, message->extents, within);
+  }
+
+  net::ReceiveMemory receive_memory() override {
+    net::ReceiveMemory memory;
+    if constexpr (kReads) {
+      const std::size_t count = fits() ? message->extents.size() : 0;
+      for (std::size_t i = 0; i < count; ++i)
+        if (const auto length = this->reply->lengths[i]; length > 0)
+          memory.push_back({message->extents[i].memory, length});
+    }
+    return memory;
+  }
+
+  void finish() override {
+    if (!this->reply) return operation->message_done(Failure(this->reply.error()));
+    if constexpr (kReads) {
+      if (!fits()) return operation->message_done(fail(ErrorCode::kProtocol, "a read reply with wrong lengths"));
+      for (std::size_t i = 0; i < message->extents.size(); ++i) message->extents[i].got = this->reply->lengths[i];
+    } else {
+      for (auto& extent : message->extents) extent.got = extent.range.length;
+    }
+    {
+      auto& state = *operation->state;
+      Lock lock(state.mutex);
+      state.spent.queued += this->reply->head.timing.queued;
+      state.spent.waiting += this->reply->head.timing.waiting;
+      state.spent.engine += this->reply->head.timing.engine;
+    }
+    operation->message_done({});
+  }
+};
+
+template <typename Request>
+CallPointer OpenFile::transfer(std::span<const MemoryExtent> parts, Done<std::size_t> done, const Stamp* given) {
+  struct PendingTransfer final : PendingOperation {
+    std::vector<TransferCall<Request>> calls;
+
+    // Not per message: an fsync that fails meanwhile must not report, and forget, a part of this write.
+    void succeeded() override {
+      if (TransferCall<Request>::kReads) return;
+      Lock lock(this->state->mutex);
+      for (const auto& call : calls) this->state->acknowledged(call.node, call.instance.boot);
+    }
+  };
+  auto messages = plan(parts);
+  if (!messages) return done(Failure(messages.error())), nullptr;
+  if (messages->empty()) return done(std::size_t{0}), nullptr;
+  auto operation = std::make_shared<PendingTransfer>();
+  operation->state = state_;
+  if (given != nullptr) core_->joined();
+  operation->stamp = given != nullptr ? *given : issue(*messages);
+  const auto count = operation->left = messages->size();
+  operation->messages = std::move(*messages);
+  operation->done = std::move(done);
+  operation->calls = std::vector<TransferCall<Request>>(count);
   CallPointer last;
-  for (std::size_t i = 0; i < count; ++i) last = (this->*send)(join, i);
+  for (std::size_t i = 0; i < count; ++i) {
+    auto& call = operation->calls[i];
+    call.operation = operation.get();
+    call.message = &operation->messages[i];
+    call.retry = call.kReads ? Retry::kAnytime : Retry::kAfterFence;
+    call.work = Work::kQueued;
+    call.preferred = core_->router().owner(call.message->target);
+    call.file_key = state_->key;
+    call.bytes = call.message->bytes;
+    call.payload = call.kReads ? 0 : call.bytes;
+    last = CallPointer(operation, &call);
+    core_->router().submit(last);
+  }
   return count == 1 ? last : nullptr;
 }
 
-Result<std::size_t> OpenFile::transfer_and_wait(std::span<const Range> ranges, Send send) {
-  return wait_for([&](Done done) {
-    if (const auto call = transfer(ranges, send, std::move(done))) core_->router().attend(call);
-  });
+CallPointer OpenFile::read(const std::vector<ReadPart>& parts, Done<std::size_t> done, const Stamp* given) {
+  return transfer<wire::ReadRequest>(extents_of(parts), std::move(done), given);
 }
 
-void OpenFile::read_async(std::vector<ReadPart> parts, Done done) {
-  transfer(ranges_of(parts), &OpenFile::send_read, std::move(done));
+CallPointer OpenFile::write(const std::vector<WritePart>& parts, Done<std::size_t> done, const Stamp* given) {
+  return transfer<wire::WriteRequest>(extents_of(parts), std::move(done), given);
 }
 
-void OpenFile::write_async(std::vector<WritePart> parts, Done done) {
-  transfer(ranges_of(parts), &OpenFile::send_write, std::move(done));
-}
-
-CallPointer OpenFile::send_read(const std::shared_ptr<Join>& join, std::size_t index) {
-  auto& group = join->groups[index];
-  auto call = std::make_shared<Call>();
-  call->retry = Retry::kAnytime;
-  call->preferred = core_->router().owner(group.target);
-  call->file_key = state_->key;
-  call->bytes = group.bytes;
-  for (const auto& slice : group.slices) call->places.push_back({slice.memory, slice.extent.length});
-  call->encode = [join, index](const Call::Attempt& attempt) {
-    const auto& from = join->groups[index];
-    wire::ReadRequest request{.data = join->state->head(join->stamp, from.target, attempt),
-                              .checksum = join->state->checksums};
-    for (const auto& slice : from.slices) request.extents.push_back(slice.extent);
-    return net::Outgoing{.frame = wire::encode(request, {.tag = attempt.tag})};
-  };
-  call->done = [join, index](const Result<net::Incoming>& message) {
-    auto reply = reply_of<wire::ReadReply>(message);
-    if (!reply) return join->one_done(Failure(reply.error()));
-    auto& slices = join->groups[index].slices;
-    const bool misplaced = !message->payload.empty() || reply->lengths.size() != slices.size();
-    if (misplaced) return join->one_done(fail(ErrorCode::kProtocol, "a read reply that does not fit its request"));
-    for (std::size_t i = 0; i < slices.size(); ++i) slices[i].got = reply->lengths[i];
-    join->state->add(reply->head.timing);
-    join->one_done({});
-  };
-  core_->router().submit(call);
-  return call;
-}
-
-CallPointer OpenFile::send_write(const std::shared_ptr<Join>& join, std::size_t index) {
-  auto& group = join->groups[index];
-  auto call = std::make_shared<Call>();
-  call->retry = Retry::kAfterFence;
-  call->preferred = core_->router().owner(group.target);
-  call->file_key = state_->key;
-  call->bytes = group.bytes;
-  call->encode = [join, index](const Call::Attempt& attempt) {
-    const auto& from = join->groups[index];
-    wire::WriteRequest request{.data = join->state->head(join->stamp, from.target, attempt), .extents = {}};
-    net::Outgoing out;
-    for (const auto& slice : from.slices) {
-      request.extents.push_back(slice.extent);
-      out.borrowed.push_back({slice.memory, slice.extent.length});
+// One message per piece of a target, because a message copies one range.
+std::vector<OpenFile::TargetMessage> OpenFile::plan_copy(const wire::Extent& range) const {
+  std::vector<TargetMessage> messages;
+  for (const auto& piece : split(*state_->layout, range.offset, Bytes(range.length)))
+    for (std::uint64_t done = 0; done < piece.length.count(); done += kCopyBytes) {
+      const std::uint64_t length = std::min(piece.length.count() - done, kCopyBytes);
+      messages.push_back({.target = piece.target, .extents = {}, .bytes = length});
+      messages.back().extents.push_back({{piece.offset + done, length}});
     }
-    out.frame = wire::encode_scattered(request, attempt.tag, out.borrowed, join->state->checksums);
-    return out;
-  };
-  call->done = [join, index, raw = call.get()](const Result<net::Incoming>& message) {
-    auto reply = reply_of<wire::WriteReply>(message);
-    if (!reply) return join->one_done(Failure(reply.error()));
-    for (auto& slice : join->groups[index].slices) slice.got = slice.extent.length;
-    {
-      std::lock_guard lock(join->state->mutex);
-      auto& oldest = join->state->unsynced.try_emplace(raw->node, raw->generation).first->second;
-      oldest = std::min(oldest, raw->generation);
-    }
-    join->state->add(reply->head.timing);
-    join->one_done({});
-  };
-  core_->router().submit(call);
-  return call;
+  return messages;
 }
 
-// Every node that took writes brings them to stable storage. A node that was lost since then cannot; on this machine
-// the page cache has outlived it and any node will do, elsewhere nobody knows what became of them.
-void OpenFile::fsync_async(bool data_only, Done done) {
-  std::map<std::size_t, std::uint64_t> unsynced;
+CallPointer OpenFile::copy_from(const OpenFile& source, const CopyRange& range, Done<std::size_t> done) {
+  // What a sync has to know once all messages have succeeded.
+  struct PendingCopy final : PendingOperation {
+    std::vector<std::pair<std::size_t, wire::Instance::Boot>> served;
+
+    void succeeded() override {
+      Lock lock(this->state->mutex);
+      for (const auto& [node, boot] : served) this->state->acknowledged(node, boot);
+    }
+  };
+  if (const std::uint64_t most = wire::kMaxOffset - std::min(range.length, wire::kMaxOffset);
+      range.length > wire::kMaxOffset || std::max(range.offset, range.source_offset) > most)
+    return done(fail(ErrorCode::kInvalid, fmt::format("a copy of {} bytes ends past 2^63", range.length), EFBIG)),
+           nullptr;
+  auto operation = std::make_shared<PendingCopy>();
+  operation->state = state_;
+  operation->messages = plan_copy({range.offset, range.length});
+  if (operation->messages.empty()) return done(std::size_t{0}), nullptr;
+  operation->stamp = issue(operation->messages);
+  const auto count = operation->left = operation->messages.size();
+  operation->done = std::move(done);
+  operation->served.resize(count);
+  CallPointer last;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto call = file_call<wire::CopyRequest>(Retry::kAfterFence);
+    TargetMessage& message = operation->messages[i];
+    call->preferred = core_->router().owner(message.target);
+    call->source_key = source.state_->key;
+    call->make = [operation, &message, range, from = source.state_](const Call::Attempt& attempt) {
+      wire::CopyRequest request{.data = operation->state->head(operation->stamp, message.target, attempt)};
+      request.source = from->head({}, 0, {.with_path = true}).file;
+      request.range = message.extents.front().range;
+      request.source_offset = range.source_offset + (request.range.offset - range.offset);
+      return net::Outgoing{.frame = wire::encode(request, {.tag = attempt.tag})};
+    };
+    call->report = [operation, &message, i, raw = call.get()](const Result<wire::CopyReply>& reply) {
+      if (!reply) return operation->message_done(Failure(reply.error()));
+      MemoryExtent& extent = message.extents.front();
+      if (reply->copied > extent.range.length)
+        return operation->message_done(fail(ErrorCode::kProtocol, "a copy of more than was asked for"));
+      extent.got = reply->copied;
+      operation->served[i] = {raw->node, raw->instance.boot};
+      operation->message_done({});
+    };
+    last = call;
+    core_->router().submit(std::move(call));
+  }
+  return count == 1 ? last : nullptr;
+}
+
+// Every node with unsynced writes must sync them. They are in the page cache of its machine: after a loss of the node,
+// any process of the same boot can sync them. Another boot means that they are lost, and fsync fails. Writes stay
+// unsynced until a sync that began after them has succeeded, so concurrent syncs each wait for all of them.
+void OpenFile::fsync(bool data_only, Done<std::size_t> done) {
+  std::map<std::size_t, FileState::Unsynced> unsynced;
   {
-    std::lock_guard lock(state_->mutex);
-    unsynced.swap(state_->unsynced);
+    Lock lock(state_->mutex);
+    unsynced = state_->unsynced;
   }
-  auto& router = core_->router();
-  if (unsynced.empty()) {
-    const auto node = router.owner(state_->layout.targets.front());
-    unsynced[node] = router.link(node).generation();
-  }
-  auto join = std::make_shared<Join>();
-  join->state = state_;
-  join->stamped = false;
-  join->left = unsynced.size();
-  join->done = [state = state_, unsynced, done = std::move(done)](Result<std::size_t> result) {
-    if (!result) {  // still not stable
-      std::lock_guard lock(state->mutex);
-      for (const auto& [node, generation] : unsynced) {
-        auto& oldest = state->unsynced.try_emplace(node, generation).first->second;
-        oldest = std::min(oldest, generation);
-      }
-    }
+  auto operation = std::make_shared<PendingOperation>();
+  operation->state = state_;
+  operation->stamped = false;
+  operation->left = std::max<std::size_t>(1, unsynced.size());
+  operation->done = [state = state_, unsynced, done = std::move(done)](Result<std::size_t> result) {
+    // A loss is reported once; the caller must write again. It is forgotten with the report and not before, else
+    // another sync could succeed in between.
+    auto settled = unsynced;
+    if (!result)
+      std::erase_if(settled, [&](const auto& entry) { return !state->lost_with_machine(entry.first, entry.second); });
+    state->forget_unsynced(settled);
     done(std::move(result));
   };
-  for (const auto& [node, generation] : unsynced) {
-    const auto& link = router.link(node);
-    if (link.local()) {
-      send_fsync(join, node, data_only, Retry::kAnytime);
-    } else if (link.generation() == generation) {
-      send_fsync(join, node, data_only, Retry::kNever);
-    } else {
-      join->one_done(fail(ErrorCode::kIo,
-                          fmt::format("{} was lost after it took writes and before fsync: write them again",
-                                      core_->options().cluster.nodes[node].name),
-                          EIO));
-    }
-  }
+  if (unsynced.empty())
+    send_fsync(operation, core_->router().owner(state_->layout->targets.front()), data_only, nullptr);
+  for (const auto& [node, writes] : unsynced) send_fsync(operation, node, data_only, &writes);
 }
 
-void OpenFile::send_fsync(const std::shared_ptr<Join>& join, std::size_t node, bool data_only, Retry retry) {
-  auto call = std::make_shared<Call>();
+template <typename Request>
+std::shared_ptr<FunctionCall<typename Request::Reply>> OpenFile::file_call(Retry retry) {
+  auto call = std::make_shared<FunctionCall<typename Request::Reply>>();
   call->retry = retry;
-  call->preferred = node;
+  call->work = Request::kType == wire::Type::kFsync ? Work::kSync : Work::kQueued;
+  call->preferred = core_->router().owner(state_->layout->targets.front());
   call->file_key = state_->key;
-  call->encode = [state = state_, data_only](const Call::Attempt& attempt) {
-    const wire::FsyncRequest request{state->head({}, state->layout.targets.front(), attempt), data_only};
+  return call;
+}
+
+void OpenFile::send_fsync(const std::shared_ptr<PendingOperation>& operation, std::size_t node, bool data_only,
+                          const FileState::Unsynced* writes) {
+  auto call = file_call<wire::FsyncRequest>(Retry::kAnytime);
+  call->preferred = node;
+  if (writes != nullptr) call->only_boot = writes->boot;
+  call->make = [state = state_, data_only](const Call::Attempt& attempt) {
+    const wire::FsyncRequest request{state->head({}, state->layout->targets.front(), attempt), data_only};
     return net::Outgoing{.frame = wire::encode(request, {.tag = attempt.tag})};
   };
-  call->done = [join](const Result<net::Incoming>& message) {
-    auto reply = reply_of<wire::FsyncRequest::Reply>(message);
-    join->one_done(reply ? Result<void>{} : Result<void>(Failure(reply.error())));
+  const auto known = writes != nullptr ? std::optional(*writes) : std::nullopt;
+  call->report = [operation, node, known](const Result<wire::FsyncRequest::Reply>& reply) {
+    if (reply) return operation->message_done({});
+    operation->message_done(Failure(known ? operation->state->sync_error(node, *known, reply.error()) : reply.error()));
   };
-  if (retry == Retry::kNever) return core_->router().submit_to(node, std::move(call));
   core_->router().submit(std::move(call));
 }
 
-Result<std::size_t> OpenFile::read(std::uint64_t offset, std::span<std::byte> into) {
-  return read_list({{offset, into}});
+CallPointer OpenFile::truncate(std::uint64_t size, Done<void> done) {
+  if (size > wire::kMaxOffset)
+    return done(fail(ErrorCode::kInvalid, fmt::format("a size of {} is past 2^63", size), EFBIG)), nullptr;
+  auto call = file_call<wire::TruncateRequest>(Retry::kAfterFence);
+  call->make = [state = state_, size](const Call::Attempt& attempt) {
+    const wire::TruncateRequest request{state->head({}, state->layout->targets.front(), attempt), size};
+    return net::Outgoing{.frame = wire::encode(request, {.tag = attempt.tag})};
+  };
+  call->report = [done = std::move(done)](const Result<wire::TruncateRequest::Reply>& reply) {
+    done(reply ? Result<void>{} : Failure(reply.error()));
+  };
+  core_->router().submit(call);
+  return call;
 }
 
-Result<std::size_t> OpenFile::write(std::uint64_t offset, std::span<const std::byte> from) {
-  return write_list({{offset, from}});
-}
-
-Result<std::size_t> OpenFile::read_list(std::vector<ReadPart> parts) {
-  return transfer_and_wait(ranges_of(parts), &OpenFile::send_read);
-}
-
-Result<std::size_t> OpenFile::write_list(std::vector<WritePart> parts) {
-  return transfer_and_wait(ranges_of(parts), &OpenFile::send_write);
-}
-
-Result<void> OpenFile::fsync(bool data_only) {
-  auto result = wait_for([&](Done done) { fsync_async(data_only, std::move(done)); });
-  if (!result) return Failure(result.error());
-  return {};
-}
-
-Result<void> OpenFile::truncate(std::uint64_t size) {
-  if (size > wire::kMaxOffset) return fail(ErrorCode::kInvalid, fmt::format("a size of {} is past 2^63", size), EFBIG);
-  auto result = wait_for([&](Done done) {
-    auto call = std::make_shared<Call>();
-    call->retry = Retry::kAfterFence;
-    call->preferred = core_->router().owner(state_->layout.targets.front());
-    call->file_key = state_->key;
-    call->encode = [state = state_, size](const Call::Attempt& attempt) {
-      const wire::TruncateRequest request{state->head({}, state->layout.targets.front(), attempt), size};
-      return net::Outgoing{.frame = wire::encode(request, {.tag = attempt.tag})};
-    };
-    call->done = [done = std::move(done)](const Result<net::Incoming>& message) {
-      auto reply = reply_of<wire::TruncateRequest::Reply>(message);
-      done(reply ? Result<std::size_t>(std::size_t{0}) : Result<std::size_t>(Failure(reply.error())));
-    };
-    core_->router().submit(call);
-    core_->router().attend(call);
-  });
-  if (!result) return Failure(result.error());
-  return {};
-}
-
-Result<FileStatus> OpenFile::status() {
-  std::promise<Result<FileStatus>> promise;
-  auto future = promise.get_future();
-  auto call = std::make_shared<Call>();
-  call->retry = Retry::kAnytime;
-  call->preferred = core_->router().owner(state_->layout.targets.front());
-  call->file_key = state_->key;
-  call->encode = [state = state_](const Call::Attempt& attempt) {
+CallPointer OpenFile::status(Done<FileStatus> done) {
+  auto call = file_call<wire::StatRequest>(Retry::kAnytime);
+  call->make = [state = state_](const Call::Attempt& attempt) {
     const wire::StatRequest request{state->head({}, 0, attempt).file};
     return net::Outgoing{.frame = wire::encode(request, {.tag = attempt.tag})};
   };
-  call->done = [&promise](const Result<net::Incoming>& message) {
-    auto reply = reply_of<wire::StatRequest::Reply>(message);
-    promise.set_value(reply ? Result<FileStatus>(to_status(reply->attributes)) : Failure(reply.error()));
+  call->report = [done = std::move(done)](const Result<wire::StatRequest::Reply>& reply) {
+    done(reply ? Result<FileStatus>(to_status(reply->attributes)) : Failure(reply.error()));
   };
   core_->router().submit(call);
-  core_->router().attend(call);
-  return future.get();
+  return call;
 }
 
 }  // namespace tutti

@@ -6,52 +6,62 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
 
 constexpr Duration kReconnect = 1s;
-constexpr Duration kConnectTimeout = 2s;
-constexpr Duration kBusy = 20ms;  // a node that is full is asked again after this
+constexpr Duration kBusy = 20ms;  // until a busy node is tried again
 
 }  // namespace
 
-Router::Router(Options options) : options_(std::move(options)) {}
-
-Result<std::unique_ptr<Router>> Router::create(Options options) {
-  if (auto fine = check_cluster(options.cluster); !fine) return Failure(fine.error());
-  std::unique_ptr<Router> router(new Router(std::move(options)));
-  if (auto started = router->start(); !started) return Failure(started.error());
-  return router;
-}
-
-Result<void> Router::start() {
-  auto transport = net::Transport::create({});
-  if (!transport) return Failure(transport.error());
-  transport_ = std::move(*transport);
-  net::ConnectOptions connect{.job = options_.job, .munge = options_.cluster.munge, .timeout = kConnectTimeout};
-  if (!options_.cluster.key_file.empty()) {
-    auto key = net::load_key(options_.cluster.key_file);
-    if (!key) return Failure(key.error());
-    connect.key = std::move(*key);
-  }
-  connect.pool = net::BufferPool::create(Bytes(std::uint64_t{64} << 20));
-  Result<void> last;
-  bool any = false;
+Router::Router(World& world, std::unique_ptr<net::Transport> transport, Options options)
+    : world_(world), clock_(world.clock()), options_(std::move(options)), transport_(std::move(transport)) {
   for (std::size_t i = 0; i < options_.cluster.nodes.size(); ++i) {
     const auto& node = options_.cluster.nodes[i];
     for (const auto target : node.targets) owners_[target] = i;
-    NodeLink::Options link{i, *net::parse_endpoint(node.endpoint), connect, options_.cluster.request_timeout};
-    links_.push_back(std::make_unique<NodeLink>(*transport_, std::move(link), *this));
-    next_try_.push_back({});
-    auto connected = links_.back()->connect();
-    any = any || connected.has_value();
-    if (!connected) last = connected;
+    NodeLink::Options link{i, options_.cluster.request_timeout, options_.cluster.fence_time,
+                           *net::parse_endpoint(node.endpoint), options_.connect};
+    link.connect.node = node.name;
+    links_.push_back(std::make_unique<NodeLink>(clock_, *transport_, std::move(link), *this));
   }
-  if (!any) return last;
-  keeper_ = std::thread([this] { run(); });
-  return {};
+  next_try_.assign(links_.size(), TimePoint::max());
+  last_try_.assign(links_.size(), TimePoint{});
+  timer_ = world_.make_timer([this] { wake(); });
+}
+
+void Router::start(std::function<void(Result<void>)> done) {
+  struct Attempts {
+    explicit Attempts(std::size_t count) : left(count) {}
+    Mutex mutex;
+    std::size_t left TUTTI_GUARDED_BY(mutex);
+    bool any TUTTI_GUARDED_BY(mutex) = false;
+    Result<void> last TUTTI_GUARDED_BY(mutex);
+  };
+  auto attempts = std::make_shared<Attempts>(links_.size());
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    links_[i]->connect([this, i, attempts, done](const Result<void>& connected) {
+      if (!connected) {
+        Lock lock(mutex_);
+        next_try_[i] = clock_.steady() + kReconnect;
+        wake_at(next_try_[i]);
+      }
+      Lock lock(attempts->mutex);
+      attempts->any = attempts->any || connected;
+      if (!connected) {
+        attempts->last = connected;
+        attempts->last.error().message = options_.cluster.nodes[i].name + ": " + connected.error().message;
+      }
+      if (--attempts->left > 0) return;
+      Result<void> all = attempts->any ? Result<void>{} : attempts->last;
+      if (!all) all.error().message = "no node of the cluster answers; " + all.error().message;
+      lock.unlock();
+      done(std::move(all));
+    });
+  }
 }
 
 Router::~Router() {
@@ -60,15 +70,18 @@ Router::~Router() {
 
 void Router::stop() {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (std::exchange(stopping_, true)) return;
   }
-  wakeup_.notify_all();
-  if (keeper_.joinable()) keeper_.join();
+  timer_.reset();
   for (auto& link : links_) link->disconnect({ErrorCode::kStopped, "the client was closed"});
-  transport_.reset();  // every link has been told
-  for (auto& [when, call] : later_) call->done(fail(ErrorCode::kStopped, "the client was closed"));
-  later_.clear();
+  transport_.reset();  // closed() was called for every link
+  std::multimap<TimePoint, CallPointer> unsent;
+  {
+    Lock lock(mutex_);
+    unsent.swap(later_);
+  }
+  for (auto& [when, call] : unsent) call->done(fail(ErrorCode::kStopped, "the client was closed"));
 }
 
 std::size_t Router::owner(TargetId target) const {
@@ -81,131 +94,232 @@ void Router::forget(std::uint64_t file_key) {
 }
 
 void Router::submit(CallPointer call) {
-  call->give_up = net::steady_now() + options_.give_up;
-  if (!try_send(call)) later(net::steady_now(), std::move(call));
+  const auto now = clock_.steady();
+  call->submitted = now;
+  call->give_up = now + options_.give_up;
+  if (call->work == Work::kSync && options_.sync_timeout) watch(call->sync_limit = now + *options_.sync_timeout);
+  send_or_wait(std::move(call), now, now);
 }
 
-void Router::submit_to(std::size_t node, CallPointer call) {
-  call->give_up = net::steady_now() + options_.give_up;
-  if (links_[node]->send(call)) return;
-  call->done(fail(ErrorCode::kUnreachable, fmt::format("{} is down", options_.cluster.nodes[node].name)));
+void Router::send_or_wait(CallPointer call, TimePoint now, TimePoint next_try) {
+  if (try_send(call, now)) return;
+  const auto instance = links_[call->preferred]->instance();
+  if (!call->only_boot || !instance || instance->boot == call->only_boot) return later(next_try, std::move(call));
+  call->done(fail(ErrorCode::kUnreachable, options_.cluster.nodes[call->preferred].name + " has restarted"));
 }
 
-// To the owner if it is up, else to the next node that is.
-bool Router::try_send(const CallPointer& call) {
+// To the preferred node if it is up, else to the next node that is up.
+bool Router::try_send(const CallPointer& call, TimePoint now) {
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    const auto node = (call->preferred + static_cast<std::size_t>(call->detours) + i) % links_.size();
-    if (links_[node]->send(call)) return true;
+    const auto node = (call->preferred + static_cast<std::size_t>(call->node_offset) + i) % links_.size();
+    if (links_[node]->send(call, now)) return true;
   }
   return false;
 }
 
 void Router::later(TimePoint when, CallPointer call) {
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (!stopping_) {
+      wake_at(std::min(when, call->give_up));
       later_.emplace(when, std::move(call));
-      wakeup_.notify_all();
       return;
     }
   }
   call->done(fail(ErrorCode::kStopped, "the client was closed"));
 }
 
-void Router::answered(CallPointer call, net::Incoming message) {
-  auto head = wire::decode_head(message.body);
-  const auto status = head ? head->status : static_cast<std::int32_t>(wire::kOk);
-  const auto now = net::steady_now();
+void Router::answered(CallPointer call, std::int32_t status) {
+  if (status == wire::kOk) return call->done({});
+  const auto now = clock_.steady();
   switch (status) {
     case wire::kUnknownFile:
       call->force_path = true;
       return later(now, std::move(call));
-    case wire::kExpired:  // not applied, and never will be
+    case wire::kExpired:  // was not applied and will not be
       return later(now, std::move(call));
-    case wire::kStopping:  // neither
-      ++call->detours;
+    case wire::kStopping:  // was not applied and will not be
+      ++call->node_offset;
       return later(now + kBusy, std::move(call));
     case EAGAIN:
       return later(now + kBusy, std::move(call));
     default:
-      call->done(std::move(message));
+      call->done({});
   }
 }
 
-void Router::lost(std::vector<CallPointer> sent, std::vector<CallPointer> unsent, const Error& why) {
-  const auto now = net::steady_now();
+void Router::lost(std::size_t link, std::vector<CallPointer> sent, std::vector<CallPointer> unsent, const Error& why) {
+  const auto now = clock_.steady();
+  {
+    Lock lock(mutex_);
+    next_try_[link] = why.code == ErrorCode::kTimeout ? now + kReconnect : std::max(now, last_try_[link] + kReconnect);
+    wake_at(next_try_[link]);
+  }
   for (auto& call : unsent) later(now, std::move(call));
   for (auto& call : sent) {
+    if (why.code == ErrorCode::kTimeout) ++call->node_offset;  // this node may be reachable and not work
+    if (call->work == Work::kSync) {                           // the time in which it ran does not count
+      const TimePoint began = call->deadline - options_.cluster.request_timeout;
+      call->give_up = std::min(call->give_up + (now - began), call->sync_limit);
+    }
     if (call->retry == Retry::kNever) {
       const auto& name = options_.cluster.nodes[call->node].name;
-      call->done(
-          fail(ErrorCode::kUnreachable,
-               fmt::format("{} was lost; the request may or may not have been carried out: {}", name, why.message)));
+      call->done(fail(ErrorCode::kUnreachable,
+                      fmt::format("{} was lost; the request may or may not have been applied: {}", name, why.message)));
       continue;
     }
-    const auto when = call->retry == Retry::kAnytime ? now : call->deadline + options_.cluster.lease;
+    const auto when = call->retry == Retry::kAnytime ? now : call->deadline + call->fence_time;
     later(when, std::move(call));
   }
 }
 
-void Router::run() {
-  const auto period = std::clamp<Duration>(options_.cluster.request_timeout / 8, 5ms, 100ms);
-  for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      const auto due = [&] { return !later_.empty() && later_.begin()->first <= net::steady_now(); };
-      wakeup_.wait_for(lock, period, [&] { return stopping_ || due(); });
-      if (stopping_) return;
-    }
-    const auto now = net::steady_now();
-    check_links(now);
-    give_up_on_old(now);
-    send_due(now);
-  }
-}
-
-void Router::check_links(TimePoint now) {
+// "node2 does not answer; retrying on node3 in 28 s".
+std::string Router::describe_retry(const Call& call, TimePoint now, TimePoint when) const {
+  const auto& nodes = options_.cluster.nodes;
+  const auto seconds = [&](TimePoint time) { return std::max<std::int64_t>(0, (time - now) / 1s); };
+  const std::string lost = call.tag == 0 ? "no node" : nodes[call.node].name + " does not answer; no other node";
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (links_[i]->overdue(now)) {
-      links_[i]->disconnect(
-          {ErrorCode::kTimeout, fmt::format("no answer within {} ms", options_.cluster.request_timeout / 1ms)});
-      next_try_[i] = now + kReconnect;
-    }
-    if (!links_[i]->up() && now >= next_try_[i]) reconnect(i, now);
+    const auto node = (call.preferred + static_cast<std::size_t>(call.node_offset) + i) % links_.size();
+    if (links_[node]->is_up())
+      return fmt::format("{} does not answer; retrying on {} in {} s", nodes[call.node].name, nodes[node].name,
+                         seconds(when));
   }
+  return fmt::format("{} can be reached; trying again for {} s", lost, seconds(call.give_up));
 }
 
-void Router::reconnect(std::size_t node, TimePoint now) {
-  next_try_[node] = now + kReconnect;
-  (void)links_[node]->connect();
-}
-
-void Router::give_up_on_old(TimePoint now) {
-  std::vector<CallPointer> old;
+std::string Router::waiting_for(Duration since) {
+  const auto now = clock_.steady();
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
+    for (const auto& [when, call] : later_)
+      if (call->submitted <= now - since) return describe_retry(*call, now, when);
+  }
+  std::size_t slowest = 0;
+  NodeLink::Oldest oldest;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const auto found = links_[i]->oldest_call();
+    if (found.submitted >= oldest.submitted) continue;
+    oldest = found;
+    slowest = i;
+  }
+  if (oldest.submitted > now - since) return {};
+  const auto& name = options_.cluster.nodes[slowest].name;
+  const auto waited = (now - oldest.submitted) / 1s;
+  if (oldest.progress > oldest.submitted + options_.cluster.request_timeout)
+    return fmt::format("{} has been working on a request for {} s; it is in its queue or being synced", name, waited);
+  return fmt::format("{} has not answered for {} s; after {} s its requests are sent to another node", name, waited,
+                     options_.cluster.request_timeout / 1s);
+}
+
+void Router::watch(TimePoint deadline) {
+  Lock lock(mutex_);
+  wake_at(deadline + 1ns);  // a call is overdue once its deadline has passed
+}
+
+void Router::wake_at(TimePoint when) {
+  if (when >= wake_at_ || stopping_) return;
+  wake_at_ = when;
+  timer_->set(when);
+}
+
+void Router::wake() {
+  const auto now = clock_.steady();
+  {
+    Lock lock(mutex_);
+    wake_at_ = TimePoint::max();
+  }
+  const auto overdue = disconnect_overdue(now);
+  const auto next = std::min({overdue, reconnect(now), resend(now)});
+  Lock lock(mutex_);
+  wake_at(next);
+}
+
+// This and the next two functions return when they must be called again.
+TimePoint Router::disconnect_overdue(TimePoint now) {
+  TimePoint next = TimePoint::max();
+  for (const auto& link : links_) {
+    for (const auto& call : link->take_late_syncs(now))
+      call->done(fail(ErrorCode::kTimeout, "the sync did not end within sync_timeout"));
+    auto deadline = link->next_deadline();
+    if (deadline < now) {
+      link->disconnect(
+          {ErrorCode::kTimeout, fmt::format("no reply within {} ms", options_.cluster.request_timeout / 1ms)});
+      deadline = TimePoint::max();
+    }
+    if (deadline != TimePoint::max()) next = std::min(next, deadline + 1ns);
+  }
+  return next;
+}
+
+TimePoint Router::reconnect(TimePoint now) {
+  std::vector<std::size_t> due;
+  TimePoint next = TimePoint::max();
+  {
+    Lock lock(mutex_);
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (next_try_[i] <= now) {
+        due.push_back(i);
+        next_try_[i] = TimePoint::max();
+        last_try_[i] = now;
+      }
+      next = std::min(next, next_try_[i]);
+    }
+  }
+  for (const auto i : due) {
+    links_[i]->connect([this, i](const Result<void>& connected) {
+      const auto ended = clock_.steady();
+      if (connected) release_fenced(i, ended);
+      Lock lock(mutex_);
+      if (!connected) wake_at(next_try_[i] = ended + kReconnect);
+      if (connected && !later_.empty()) wake_at(ended);  // send them to this node
+    });
+  }
+  return next;
+}
+
+// Calls that wait for the end of an earlier process of this node need not wait any more.
+void Router::release_fenced(std::size_t node, TimePoint now) {
+  const auto instance = links_[node]->instance();
+  if (!instance || instance->process == 0) return;
+  Lock lock(mutex_);
+  std::vector<CallPointer> free;
+  for (auto it = later_.upper_bound(now); it != later_.end();) {
+    const auto& call = it->second;
+    const auto& old = call->instance;
+    const bool ended = call->retry == Retry::kAfterFence && call->node == node && old.boot == instance->boot &&
+                       old.process != 0 && old.process != instance->process;
+    if (!ended) {
+      ++it;
+      continue;
+    }
+    free.push_back(std::move(it->second));
+    it = later_.erase(it);
+  }
+  for (auto& call : free) later_.emplace(now, std::move(call));
+}
+
+// Sends calls that are due, and fails calls after their give_up time.
+TimePoint Router::resend(TimePoint now) {
+  std::vector<CallPointer> old, due;
+  TimePoint next = TimePoint::max();
+  {
+    Lock lock(mutex_);
     for (auto it = later_.begin(); it != later_.end();) {
       const bool over = now > it->second->give_up;
-      if (over) old.push_back(std::move(it->second));
-      it = over ? later_.erase(it) : std::next(it);
+      if (over || it->first <= now) {
+        (over ? old : due).push_back(std::move(it->second));
+        it = later_.erase(it);
+      } else {
+        next = std::min({next, it->first, it->second->give_up + 1ns});
+        ++it;
+      }
     }
   }
   for (auto& call : old) {
-    call->done(fail(ErrorCode::kTimeout, "no node carried out the request in time; it may or may not have happened"));
+    call->done(fail(ErrorCode::kTimeout, "no node answered the request in time; it may or may not have been applied"));
   }
-}
-
-void Router::send_due(TimePoint now) {
-  std::vector<CallPointer> due;
-  {
-    std::lock_guard lock(mutex_);
-    const auto end = later_.upper_bound(now);
-    for (auto it = later_.begin(); it != end; ++it) due.push_back(std::move(it->second));
-    later_.erase(later_.begin(), end);
-  }
-  for (auto& call : due) {
-    if (!try_send(call)) later(now + kBusy, std::move(call));
-  }
+  for (auto& call : due) send_or_wait(std::move(call), now, now + kBusy);
+  return next;
 }
 
 }  // namespace tutti

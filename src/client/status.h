@@ -9,6 +9,7 @@ namespace tutti {
 
 inline FileStatus to_status(const wire::Attributes& from) {
   return {.inode = from.inode,
+          .generation = from.generation,
           .mode = from.mode,
           .links = from.links,
           .uid = from.uid,

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/mutex.h"
+
 namespace tutti {
 bool is_local(int descriptor) {
   struct statfs status {};
@@ -26,7 +28,7 @@ bool operator<(const BackingFileKey& a, const BackingFileKey& b) {
 }
 
 FileId file_id(std::uint64_t device, std::uint64_t inode) {
-  // Inodes are unique within a device; the device only has to keep mounts below one root apart.
+  // Inodes are unique within a device; the device number separates several mounts below one root.
   const FileId id = inode ^ (device * 0x9e3779b97f4a7c15ULL);
   return id == 0 ? 1 : id;
 }
@@ -45,20 +47,20 @@ BackingFile::~BackingFile() {
 Result<std::shared_ptr<BackingFile>> BackingFiles::adopt(const BackingFileKey& key,
                                                          BackingFile::Descriptors descriptors) {
   auto opened = std::make_shared<BackingFile>(key, descriptors);
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   if (files_.size() >= sweep_at_ || files_.size() >= limit_) sweep();
   auto& slot = files_[key];
   if (auto present = slot.lock(); present && !present->poisoned) return present;
   if (slot.expired() && files_.size() > limit_) {
     files_.erase(key);
-    return fail(ErrorCode::kFull, fmt::format("{} files are open on this node, its limit", limit_), EMFILE);
+    return fail(ErrorCode::kFull, fmt::format("too many open files on this node, the limit is {}", limit_), EMFILE);
   }
   slot = opened;
   return opened;
 }
 
 std::size_t BackingFiles::size() const {
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   return static_cast<std::size_t>(
       std::count_if(files_.begin(), files_.end(), [](const auto& entry) { return !entry.second.expired(); }));
 }

@@ -10,34 +10,34 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "engine/credentials.h"
 
 namespace tutti {
 
 struct Operation;
 
-// Which file, opened how and by whom: handles that agree in all of it share one descriptor.
+// Identifies a file, its open mode and its user. Handles with equal keys share one descriptor.
 struct BackingFileKey {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   bool readable = false;
   bool writable = false;
   std::shared_ptr<const Credentials> owner{};
+  std::uint64_t generation = 0;  // as in FileStat; not compared: an open file keeps its inode number
 
   friend bool operator<(const BackingFileKey& a, const BackingFileKey& b);
 };
 
-// The page cache of what a descriptor refers to is this machine's own: no server elsewhere has a say in how long a
-// write takes.
+// True for local file systems: a buffered write does not wait for a server on another machine.
 bool is_local(int descriptor);
 
-// The same for every way of opening one file; never 0.
+// The same id for all descriptors of one file; never 0.
 FileId file_id(std::uint64_t device, std::uint64_t inode);
 
-// Closes its descriptors when the last holder lets go. The constant part is thread-safe.
+// An open file. Closes its descriptors on destruction. const members, `sync` and the atomics are thread-safe.
 class BackingFile {
  public:
   // `direct` is a second descriptor of the same file opened with O_DIRECT, or -1.
@@ -60,14 +60,15 @@ class BackingFile {
   int direct_descriptor() const { return descriptors_.direct; }
   bool local() const { return local_; }
 
-  // Group commit: who waits for the running sync, and who for the one after it. Used by the engine only.
+  // Group commit: the operations that wait for the running sync, and those that wait for the next one. Used by the
+  // engine only.
   struct SyncGroup {
-    std::mutex mutex;
-    bool running = false;
-    std::vector<Operation*> now;
-    std::vector<Operation*> next;
-    // A failed sync may have dropped dirty pages for good and the kernel reports that once: keep saying so.
-    int failed = 0;
+    Mutex mutex;
+    bool running TUTTI_GUARDED_BY(mutex) = false;
+    std::vector<Operation*> now TUTTI_GUARDED_BY(mutex);
+    std::vector<Operation*> next TUTTI_GUARDED_BY(mutex);
+    // errno of a failed sync. The kernel reports lost dirty pages only once, so all later syncs fail with it.
+    int failed TUTTI_GUARDED_BY(mutex) = 0;
   };
   SyncGroup sync;
 
@@ -86,20 +87,20 @@ class BackingFiles {
  public:
   explicit BackingFiles(std::size_t limit) : limit_(limit) {}
 
-  // Takes over the descriptors: as a new file, or closed in favour of one that is open already.
-  // kFull past the limit; they are closed then, too.
+  // Takes ownership of the descriptors. Returns the file that is already open under this key (and closes the new
+  // descriptors) or a new one. kFull above the limit; the descriptors are closed.
   Result<std::shared_ptr<BackingFile>> adopt(const BackingFileKey& key, BackingFile::Descriptors descriptors);
 
   std::size_t size() const;
   std::size_t limit() const { return limit_; }
 
  private:
-  void sweep();  // forgets files nobody holds any more
+  void sweep() TUTTI_REQUIRES(mutex_);  // removes entries of closed files
 
   const std::size_t limit_;
-  mutable std::mutex mutex_;
-  std::map<BackingFileKey, std::weak_ptr<BackingFile>> files_;
-  std::size_t sweep_at_ = 64;
+  mutable Mutex mutex_;
+  std::map<BackingFileKey, std::weak_ptr<BackingFile>> files_ TUTTI_GUARDED_BY(mutex_);
+  std::size_t sweep_at_ TUTTI_GUARDED_BY(mutex_) = 64;
 };
 
 }  // namespace tutti

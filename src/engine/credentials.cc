@@ -31,8 +31,8 @@ Credentials read_own_credentials() {
   return own;
 }
 
-// Capabilities of the calling thread. The kernel drops only some of them with the file system user id: left alone,
-// a caller could still set trusted attributes or give files capabilities.
+// Capabilities of the calling thread. Changing the file system user id drops only some of them: the caller could still
+// set trusted attributes or file capabilities, so this code drops the rest.
 struct Capabilities {
   __user_cap_data_struct words[2]{};
 
@@ -48,7 +48,7 @@ struct Capabilities {
     return syscall(SYS_capset, &header, words) == 0;
   }
 
-  // Only what it takes to change users again; neither means anything to a file system.
+  // Keeps only the two capabilities that are needed to change users again. File systems do not check them.
   Capabilities reduced() const {
     Capabilities less = *this;
     less.words[0].effective &= kIdentity;
@@ -104,7 +104,7 @@ ActingAs::ActingAs(const Credentials& credentials) {
     ok_ = false;
     return;
   }
-  // A process without privileges got past may_act_for only for its own user, whose rights it has already.
+  // Without privileges may_act_for() allows only the process's own user, whose rights it already has.
   if (!own_capabilities().may_change_identity()) return;
   changed_ = true;
   if (!set_thread_groups(credentials.groups)) {
@@ -114,7 +114,7 @@ ActingAs::ActingAs(const Credentials& credentials) {
   }
   setfsgid(credentials.gid);
   setfsuid(credentials.uid);
-  // Both calls return the previous value and never an error; asking with an impossible value tells what is set.
+  // Both calls return the previous value and never an error. A call with an invalid id returns the current value.
   ok_ = static_cast<uid_t>(setfsuid(static_cast<uid_t>(-1))) == credentials.uid &&
         static_cast<gid_t>(setfsgid(static_cast<gid_t>(-1))) == credentials.gid;
   if (credentials.uid != 0) ok_ = own_capabilities().reduced().apply() && ok_;

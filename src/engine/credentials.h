@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On whose behalf something is done, and doing it with exactly that user's rights.
+// User credentials, and running file system calls with the rights of that user.
 #pragma once
 
 #include <sys/types.h>
@@ -19,18 +19,18 @@ struct Credentials {
   friend auto operator<=>(const Credentials&, const Credentials&) = default;
 };
 
-// Those of this process, read once.
+// Credentials of this process, read once.
 const Credentials& own_credentials();
 
-// kDenied if this process cannot take on the rights of `credentials`: a process without CAP_SETUID and CAP_SETGID
-// serves its own user only.
+// kDenied if this process cannot act with the rights of `credentials`. Without CAP_SETUID and CAP_SETGID a process can
+// serve only its own user.
 Result<void> may_act_for(const Credentials& credentials);
 
-// The supplementary groups of `uid` as this machine's user database has them, for callers whose kernel is elsewhere.
+// The supplementary groups of `uid` in this machine's user database, for clients on other machines.
 std::vector<gid_t> groups_of(uid_t uid, gid_t gid);
 
-// While it lives, file system calls of this thread (and of no other) are checked against `credentials`.
-// Not to be nested.
+// During its lifetime the kernel checks file system calls of this thread (only) against `credentials`. Must not be
+// nested.
 class ActingAs {
  public:
   explicit ActingAs(const Credentials& credentials);
@@ -38,7 +38,7 @@ class ActingAs {
   ActingAs(const ActingAs&) = delete;
   ActingAs& operator=(const ActingAs&) = delete;
 
-  // False: the rights could not be taken on and the caller must not go on.
+  // False: the credentials could not be set. The caller must not make the call.
   bool ok() const { return ok_; }
 
  private:

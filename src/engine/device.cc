@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 
 namespace tutti {
@@ -29,7 +30,7 @@ const std::array<Preset, 4>& presets() {
   static const std::array<Preset, 4> table = {{
       {"hdd-7200", HddFigures{}},
       {"ssd-2010", SsdFigures{}},
-      // Its controller's 45,000 reads of 4 KiB per second leave 7 us for a command; its link is SATA II.
+      // 45,000 reads of 4 KiB per second, minus the SATA II transfer time, give 7 us of controller time per command.
       {"ssd-sata-2011", SsdFigures{.read_latency = microseconds(80),
                                    .write_latency = microseconds(60),
                                    .command = microseconds(7),
@@ -46,7 +47,7 @@ const std::array<Preset, 4>& presets() {
   return table;
 }
 
-// Square root of the distance while the arm speeds up and slows down, linear once it travels at full speed.
+// Proportional to the square root of the distance while the arm accelerates and brakes, linear at full speed.
 Duration seek_time(const HddFigures& hdd, std::uint64_t distance) {
   const double third = static_cast<double>(hdd.capacity.count()) / 3;
   const double share = static_cast<double>(distance) / third;
@@ -57,7 +58,7 @@ Duration seek_time(const HddFigures& hdd, std::uint64_t distance) {
   return Duration(static_cast<std::int64_t>(average + (full - average) * std::min(1.0, (share - 1) / 2)));
 }
 
-// The platter turns all the time: the wait depends on where it stands when the arm has settled.
+// The rotational delay depends on the platter's angle when the seek ends.
 Duration rotation_wait(const HddFigures& hdd, std::uint64_t position, TimePoint settled) {
   const double period = 60e9 / hdd.rotations_per_minute;
   const double track_bytes = hdd.bandwidth * period / 1e9;
@@ -166,21 +167,13 @@ void Device::add(const DeviceRequest& request, TimePoint now) {
 }
 
 std::optional<TimePoint> Device::next_finish() const {
-  if (in_service_.empty()) return std::nullopt;
-  TimePoint first = in_service_.front().finish;
-  for (const InService& entry : in_service_) first = std::min(first, entry.finish);
-  return first;
+  return in_service_.empty() ? std::nullopt : std::optional(in_service_.front().finish);
 }
 
 std::optional<std::uint64_t> Device::pop_finished(TimePoint now) {
-  std::size_t first = in_service_.size();
-  for (std::size_t i = 0; i < in_service_.size(); ++i)
-    if (in_service_[i].finish <= now &&
-        (first == in_service_.size() || in_service_[i].finish < in_service_[first].finish))
-      first = i;
-  if (first == in_service_.size()) return std::nullopt;
-  const InService done = in_service_[first];
-  in_service_.erase(in_service_.begin() + static_cast<std::ptrdiff_t>(first));
+  if (in_service_.empty() || in_service_.front().finish > now) return std::nullopt;
+  const InService done = in_service_.front();
+  in_service_.erase(in_service_.begin());
   if (in_service_.empty()) busy_ += done.finish - busy_since_;
   start(now);
   return done.tag;
@@ -202,12 +195,13 @@ void Device::start(TimePoint now) {
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(chosen));
     if (in_service_.empty()) busy_since_ = now;
     in_service_.push_back({finish_time(request, now), request.tag});
+    assert(in_service_.size() == 1 || in_service_.end()[-2].finish <= in_service_.back().finish);
   }
 }
 
 std::size_t Device::choose() const {
   if (!std::holds_alternative<HddFigures>(figures_)) return 0;
-  // Distance upwards from the head, wrapping at the top: C-LOOK in one comparison. The earlier one of equals.
+  // C-LOOK: the smallest distance upwards from the head, with wrap-around. The earlier request wins if equal.
   std::size_t best = 0;
   for (std::size_t i = 1; i < waiting_.size(); ++i)
     if (waiting_[i].position - head_ < waiting_[best].position - head_) best = i;
@@ -246,8 +240,8 @@ Duration Device::hdd_time(const HddFigures& hdd, const DeviceRequest& request, T
                           transfer_time(request.length, hdd.bandwidth);
   const std::uint64_t ahead = request.position - head_;  // wraps to a huge distance behind the head
   if (ahead > hdd.read_ahead.count() || request.direction != last_direction_) return sought;
-  // The head is there or nearly: while idle it read on into the cache (or the cache held the write back). A gap is
-  // passed under the head unless a seek is shorter.
+  // The request is at or shortly after the head. While idle the drive has read ahead into its cache. A gap passes under
+  // the head unless a seek is faster.
   const double idle_bytes = hdd.bandwidth * std::chrono::duration<double>(now - head_free_).count();
   const auto cached = static_cast<std::uint64_t>(std::min(idle_bytes, static_cast<double>(hdd.read_ahead.count())));
   const std::uint64_t wanted = ahead + request.length.count();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models of storage devices as structs of figures, and the queue inside a device.
+// Models of storage devices, described by figures, with the queue inside the device.
 //
-// Pure: no clock, no threads, no chance. Time comes in as an argument, so the simulator drives a device in virtual time
-// and the `modelled` engine the same device in real time:
+// No clock, no threads, no random numbers: time is an argument. The simulator runs a device in virtual time, the
+// `modelled` engine runs the same device in real time:
 //
 //   Device disk(*device_preset("hdd-7200"));
 //   disk.add({.position = 0, .length = 64_KiB, .direction = Direction::kRead, .tag = 7}, now);
@@ -25,14 +25,14 @@
 
 namespace tutti {
 
-// Serves one request at a time, in order of arrival, at the same cost wherever it lies.
+// Serves one request at a time, in order of arrival. The cost does not depend on the position.
 struct FixedFigures {
   Duration latency{};    // per request
   double bandwidth = 0;  // bytes per second; 0: no limit
 };
 
-// One head over spinning platters: seek, rotate, transfer. Requests that wait are taken upwards from the head, then
-// from the lowest position again (C-LOOK), as the block layer's elevator and the drive's own queue do.
+// A rotating disk: seek, rotate, transfer. Waiting requests are served in ascending position from the head, then from
+// the lowest position again (C-LOOK), as the block layer's elevator and the drive's own queue do.
 struct HddFigures {
   Bytes capacity{250'000'000'000};
   Duration track_seek = std::chrono::microseconds(800);     // to the next track
@@ -41,15 +41,15 @@ struct HddFigures {
   double rotations_per_minute = 7200;
   double bandwidth = 75e6;             // bytes per second under the head
   double interface_bandwidth = 300e6;  // bytes per second out of the drive's cache
-  Bytes read_ahead{512 << 10};         // read past a request while idle; also, a gap up to this is passed, not sought
-  double write_positioning = 0.5;      // share of the positioning a write pays: the write-back cache orders the rest
+  Bytes read_ahead{512 << 10};         // read past a request while idle; gaps up to this size need no seek
+  double write_positioning = 0.5;  // factor on the positioning time of writes, because the write cache reorders them
 };
 
-// Flash: `channels` requests overlap their latencies and share one controller and bus.
+// Flash: the latencies of up to `channels` requests overlap; all share one controller and one bus.
 struct SsdFigures {
   Duration read_latency = std::chrono::microseconds(80);
   Duration write_latency = std::chrono::microseconds(60);
-  Duration command = std::chrono::microseconds(8);  // of the controller's time for each request
+  Duration command = std::chrono::microseconds(8);  // time of the controller per request
   unsigned channels = 8;
   double read_bandwidth = 540e6;  // bytes per second, all channels together
   double write_bandwidth = 480e6;
@@ -57,10 +57,10 @@ struct SsdFigures {
 
 using DeviceFigures = std::variant<FixedFigures, HddFigures, SsdFigures>;
 
-// What the papers had, and what one has today: "hdd-7200" (250 GB SATA II of the sc11 cluster's
-// generation), "ssd-2010" (PCI-E x4), "ssd-sata-2011" (Micron C400, 128 GB, behind SATA II), "nvme".
+// The devices of the papers and a current one: "hdd-7200" (250 GB SATA II disk, as in the sc11 cluster), "ssd-2010"
+// (PCI-E x4), "ssd-sata-2011" (Micron C400, 128 GB, SATA II), "nvme".
 std::vector<std::string> device_presets();
-// kNotFound names the presets there are.
+// kNotFound lists the presets.
 Result<DeviceFigures> device_preset(std::string_view name);
 
 // Reads `preset`, or `kind` ("fixed", "hdd", "ssd"), and any figure of that kind to replace the preset's.
@@ -70,35 +70,35 @@ DeviceFigures read_device(Section section);
 // One line for reports: "hdd: 75 MB/s, 8.5 ms average seek, 7200/min".
 std::string describe(const DeviceFigures& figures);
 
-// The least time in which the device can move so many bytes, in whatever order: for lower bounds.
+// The shortest time in which the device can transfer `bytes` in any order, for lower bounds.
 Duration floor_time(const DeviceFigures& figures, Bytes bytes, Direction direction);
 
 struct DeviceRequest {
   std::uint64_t position = 0;  // on the device, in bytes; past its capacity it wraps around
   Bytes length{};
   Direction direction = Direction::kRead;
-  std::uint64_t tag = 0;  // the caller's, given back by pop_finished()
+  std::uint64_t tag = 0;  // chosen by the caller, returned by pop_finished()
 };
 
-// The device and the queue inside it. Takes any number of requests and serves them by its own order.
-// Calls come with times that never go back. Not thread-safe.
+// The device and its internal queue. Accepts any number of requests and serves them in the device's order. The times
+// passed to successive calls must not decrease. Not thread-safe.
 class Device {
  public:
   explicit Device(const DeviceFigures& figures) : figures_(figures) {}
 
   void add(const DeviceRequest& request, TimePoint now);
 
-  // When the next request is done; nothing if none is in service.
+  // When the next request finishes; nothing if none is in service.
   std::optional<TimePoint> next_finish() const;
-  // A request done by `now`, first the one done first; the next ones that wait start then.
+  // The tag of the earliest request that has finished by `now`, if any. Waiting requests start in its place.
   std::optional<std::uint64_t> pop_finished(TimePoint now);
 
-  // Requests started from now on take so many times as long: a device in trouble. At least 0.
+  // Service times of requests that start from now on are multiplied by `factor`, at least 0. Models a slow device.
   void set_slowdown(double factor) { slowdown_ = factor; }
 
   std::size_t waiting() const { return waiting_.size(); }
   std::size_t in_service() const { return in_service_.size(); }
-  Duration busy(TimePoint now) const;  // time in which something was in service, up to `now`
+  Duration busy(TimePoint now) const;  // time in which a request was in service, up to `now`
 
   const DeviceFigures& figures() const { return figures_; }
 
@@ -117,7 +117,8 @@ class Device {
   DeviceFigures figures_;
   double slowdown_ = 1;
   std::vector<DeviceRequest> waiting_;  // in order of arrival
-  std::vector<InService> in_service_;
+  std::vector<InService>
+      in_service_;          // ascending by finish: flash has one bus, other devices serve one request at a time
   std::uint64_t head_ = 0;  // hdd: where the last request ended
   Direction last_direction_ = Direction::kRead;
   TimePoint head_free_{};  // hdd: when it ended

@@ -49,7 +49,7 @@ TEST(FixedDevice, ServesOneAtATimeInOrderOfArrival) {
   EXPECT_EQ(device.busy(at(9ms)), 5ms);
 }
 
-TEST(FixedDevice, ASlowDeviceTakesSoManyTimesAsLong) {
+TEST(FixedDevice, TheSlowdownMultipliesServiceTimes) {
   Device device(FixedFigures{.latency = 1ms, .bandwidth = 0});
   device.set_slowdown(10);
   device.add(read_of(0, 1_B, 1), at(0ms));
@@ -74,7 +74,7 @@ TEST(SsdDevice, LatenciesOverlapAndTheBusIsShared) {
   EXPECT_EQ(done[2].at, 400us);  // began at 200, ready at 300 when the bus becomes free
 }
 
-TEST(HddDevice, TheElevatorGoesUpwardsFromTheHeadAndThenStartsOver) {
+TEST(HddDevice, ServesInAscendingPositionFromTheHeadThenWrapsAround) {
   Device device{HddFigures{}};
   device.add(read_of(50'000'000'000, 64_KiB, 5), at(0ms));  // in service at once; the head ends there
   device.add(read_of(10'000'000'000, 64_KiB, 1), at(0ms));
@@ -97,7 +97,7 @@ TEST(HddDevice, AContiguousStreamRunsAtTheTransferRateAndARandomOneDoesNot) {
   EXPECT_GT(scattered_time, 5 * transfer);
 }
 
-TEST(HddDevice, ReadAheadServesWhatWasReadWhileIdleFromTheCache) {
+TEST(HddDevice, DataReadAheadWhileIdleIsServedFromTheCache) {
   Device device{HddFigures{}};
   device.add(read_of(1'000'000'000, 64_KiB, 1), at(0ms));
   const TimePoint first = *device.next_finish();

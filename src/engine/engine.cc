@@ -3,17 +3,29 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cerrno>
 #include <numeric>
+
+#include "base/clock.h"
 
 namespace tutti {
 
 std::uint64_t Operation::length() const {
+  if (kind == Kind::kCopy) return copy_length;
   return std::accumulate(memory.begin(), memory.end(), std::uint64_t{0},
                          [](std::uint64_t sum, const iovec& piece) { return sum + piece.iov_len; });
 }
 
-// The engine may have come part of the way: the first piece then begins at what is left of it.
-void Operation::gather() {
+bool Operation::in_time() {
+  const bool changes = kind == Kind::kWrite || kind == Kind::kCopy;
+  if (!changes || deadline == TimePoint::max() || real_clock().steady() <= deadline) return true;
+  expired = true;
+  error = ETIMEDOUT;
+  return false;
+}
+
+// Part of the operation may be done already: memory[0] then starts at the first byte that is not transferred.
+void Operation::copy_pages_to_memory() {
   if (kind != Kind::kWrite || pages == nullptr) return;
   assert(memory.size() == 1);
   const std::uint64_t ahead = pages_at > transferred ? pages_at - transferred : 0;
@@ -65,19 +77,23 @@ class FaultyEngine final : public Engine {
   }
 
  private:
-  // True: the operation is over.
+  // True: the operation is complete.
   bool apply(Operation& operation) {
     const auto fault = rule_(operation);
     if (!fault) return false;
     operation.transferred = 0;
     operation.error = fault->error;
     if (fault->error != 0) return true;
-    operation.gather();
+    if (operation.kind == Operation::Kind::kCopy) {
+      operation.copy_length = std::min(operation.copy_length, fault->at_most);
+      return operation.copy_length == 0;
+    }
+    operation.copy_pages_to_memory();
     cut(operation.memory, fault->at_most);
     return operation.memory.empty();
   }
 
-  static void cut(std::vector<iovec>& memory, std::uint64_t length) {
+  static void cut(auto& memory, std::uint64_t length) {
     for (std::size_t i = 0; i < memory.size(); ++i) {
       memory[i].iov_len = std::min<std::uint64_t>(memory[i].iov_len, length);
       length -= memory[i].iov_len;

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine `modelled`: the data goes to another engine at once, the answer comes when a device would have it.
-#include <sys/prctl.h>
-
+// Engine `modelled`: another engine transfers the data at once; the operation completes when the device would finish.
 #include <cassert>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
-#include <unordered_map>
 
+#include "base/mutex.h"
 #include "base/prng.h"
 #include "engine/device.h"
 #include "engine/engine.h"
@@ -17,60 +12,57 @@ namespace {
 
 constexpr std::uint64_t kBlock = 4096;  // files begin at a multiple of it
 
-// The device keeps its own time: it starts its next request when the last one ended, however late our thread woke up.
-class ModelledEngine final : public Engine, private CompletionSink {
+// The device starts its next request at the modelled end of the last one, even if the timer ran late.
+class DeviceEngine final : public ModelledEngine, private CompletionSink {
  public:
-  ModelledEngine(std::unique_ptr<Engine> inner, const ModelledOptions& options)
-      : inner_(std::move(inner)), options_(options), device_(options.figures), timer_([this] { run(); }) {
-    std::lock_guard lock(mutex_);
+  DeviceEngine(World& world, std::unique_ptr<Engine> inner, const ModelledOptions& options)
+      : clock_(world.clock()), inner_(std::move(inner)), options_(options), device_(options.figures) {
     device_.set_slowdown(options.slowdown);
+    timer_ = world.make_timer([this] { wake(); });
   }
 
-  ~ModelledEngine() override {
+  ~DeviceEngine() override {
     {
-      std::lock_guard lock(mutex_);
-      assert(pending_.empty());
+      Lock lock(mutex_);
       stopping_ = true;
     }
-    changed_.notify_one();
-    timer_.join();
+    timer_.reset();  // a simulated process may end with pending operations
   }
 
   std::string name() const override { return "modelled " + inner_->name(); }
+  void set_slowdown(double factor) override {
+    Lock lock(mutex_);
+    device_.set_slowdown(factor);
+  }
+  Duration busy() const override {
+    Lock lock(mutex_);
+    return device_.busy(clock_.steady());
+  }
   bool takes_pages() const override { return inner_->takes_pages(); }
 
   void submit(std::span<Operation* const> operations) override {
-    std::vector<Operation*> done;
+    Operations done;
     {
-      std::lock_guard lock(mutex_);
-      const TimePoint now = steady_now();
+      Lock lock(mutex_);
+      const TimePoint now = clock_.steady();
       drain(now, done);
-      const auto before = device_.next_finish();
       for (Operation* operation : operations) enqueue(*operation, now);
-      if (device_.next_finish() != before) changed_.notify_one();
+      set_timer();
     }
     inner_->submit(operations);
     deliver(done);
   }
 
  private:
-  struct Pending {
-    CompletionSink* sink = nullptr;
-    bool device_done = false;
-    bool data_done = false;
-  };
+  using Operations = boost::container::small_vector<Operation*, 4>;
 
-  static TimePoint steady_now() {
-    return TimePoint(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
-  }
-
-  void enqueue(Operation& operation, TimePoint now) {
-    Pending& pending = pending_[&operation];
-    pending = {operation.sink, false, false};
+  void enqueue(Operation& operation, TimePoint now) TUTTI_REQUIRES(mutex_) {
+    operation.modelled = {operation.sink, false, false};
     operation.sink = this;
-    const Bytes length(operation.length());
+    const bool copy = operation.kind == Operation::Kind::kCopy;
+    const Bytes length(operation.length() * (copy ? 2 : 1));  // of a copy: read and written
     if (operation.kind == Operation::Kind::kSync || length.count() == 0) {
-      pending.device_done = true;  // the model's write cache holds what is written, and survives
+      operation.modelled.device_done = true;  // the model's write cache is persistent
       return;
     }
     const bool read = operation.kind == Operation::Kind::kRead;
@@ -81,81 +73,77 @@ class ModelledEngine final : public Engine, private CompletionSink {
                 now);
   }
 
-  // A data server keeps the stripes of a file that are its own one after another; files begin anywhere.
+  // The file's stripes on this target are contiguous on the device and start at a pseudo-random position.
   std::uint64_t position(const Operation& operation) const {
+    if (options_.position) return options_.position(operation);
     const std::uint64_t begin = Prng(options_.seed ^ operation.file->id()).below(options_.spread.count());
     const std::uint64_t stripe = options_.stripe_size.count();
     const std::uint64_t row = operation.offset / (stripe * options_.stripe_count);
     return begin / kBlock * kBlock + row * stripe + operation.offset % stripe;
   }
 
-  // What the device has finished by `now`, and whose data is there too, goes to `done`.
-  void drain(TimePoint now, std::vector<Operation*>& done) {
+  // Appends the operations that the device has finished by `now` and whose data transfer is complete to `done`.
+  void drain(TimePoint now, Operations& done) TUTTI_REQUIRES(mutex_) {
     while (const auto finish = device_.next_finish()) {
       if (*finish > now) return;
       const auto tag = device_.pop_finished(*finish);
       assert(tag);
-      Operation* operation = reinterpret_cast<Operation*>(*tag);
-      Pending& pending = pending_.at(operation);
-      pending.device_done = true;
-      if (pending.data_done) release(*operation, done);
+      Operation& operation = *reinterpret_cast<Operation*>(*tag);
+      operation.modelled.device_done = true;
+      if (operation.modelled.data_done) release(operation, done);
     }
   }
 
-  void release(Operation& operation, std::vector<Operation*>& done) {
-    const auto entry = pending_.find(&operation);
-    operation.sink = entry->second.sink;
-    pending_.erase(entry);
+  static void release(Operation& operation, Operations& done) {
+    operation.sink = operation.modelled.sink;
     done.push_back(&operation);
   }
 
   void completed(std::span<Operation* const> operations) override {
-    std::vector<Operation*> done;
+    Operations done;
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       for (Operation* operation : operations) {
-        Pending& pending = pending_.at(operation);
-        pending.data_done = true;
-        if (pending.device_done) release(*operation, done);
+        operation->modelled.data_done = true;
+        if (operation->modelled.device_done) release(*operation, done);
       }
     }
     deliver(done);
   }
 
-  void run() {
-    prctl(PR_SET_TIMERSLACK, 1);  // the default of 50 us would be most of a flash device's latency
-    std::vector<Operation*> done;
-    std::unique_lock lock(mutex_);
-    while (!stopping_) {
-      drain(steady_now(), done);
-      if (!done.empty()) {
-        lock.unlock();
-        deliver(done);
-        done.clear();
-        lock.lock();
-        continue;
-      }
-      if (const auto finish = device_.next_finish())
-        changed_.wait_until(lock, std::chrono::steady_clock::time_point(finish->time_since_epoch()));
-      else
-        changed_.wait(lock);
-    }
+  void set_timer() TUTTI_REQUIRES(mutex_) {
+    const TimePoint next = device_.next_finish().value_or(TimePoint::max());
+    if (next == timer_set_ || stopping_) return;
+    timer_set_ = next;
+    timer_->set(next);
   }
 
+  void wake() {
+    Operations done;
+    {
+      Lock lock(mutex_);
+      timer_set_ = TimePoint::max();
+      drain(clock_.steady(), done);
+      set_timer();
+    }
+    deliver(done);
+  }
+
+  Clock& clock_;
   const std::unique_ptr<Engine> inner_;
   const ModelledOptions options_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Device device_;
-  std::unordered_map<Operation*, Pending> pending_;
-  bool stopping_ = false;
-  std::thread timer_;
+  mutable Mutex mutex_;
+  Device device_ TUTTI_GUARDED_BY(mutex_);
+  std::unique_ptr<Timer> timer_;
+  TimePoint timer_set_ TUTTI_GUARDED_BY(mutex_) = TimePoint::max();
+  bool stopping_ TUTTI_GUARDED_BY(mutex_) = false;  // the timer must not be set again
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> make_modelled_engine(std::unique_ptr<Engine> inner, const ModelledOptions& options) {
-  return std::make_unique<ModelledEngine>(std::move(inner), options);
+std::unique_ptr<ModelledEngine> make_modelled_engine(World& world, std::unique_ptr<Engine> inner,
+                                                     const ModelledOptions& options) {
+  return std::make_unique<DeviceEngine>(world, std::move(inner), options);
 }
 
 }  // namespace tutti

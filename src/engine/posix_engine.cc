@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine `posix`: operations go into one io_uring from any thread; one thread takes completions out.
+// Engine `posix`: any thread submits operations to one io_uring; one thread processes its completions.
 #include <fmt/core.h>
 #include <liburing.h>
-#include <limits.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,135 +14,32 @@
 #include <cstring>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
+#include "base/clock.h"
+#include "base/live_world.h"
+#include "base/mutex.h"
 #include "engine/engine.h"
+#include "engine/posix_steps.h"
 
 namespace tutti {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kQuick = std::chrono::milliseconds(2);       // a write into the page cache takes no longer
-constexpr auto kPatience = std::chrono::milliseconds(200);  // how long a slow one is remembered
+constexpr std::size_t kCopiers = 2;                           // threads
+constexpr auto kSlowWrite = std::chrono::milliseconds(2);     // a longer write had to wait for the device
+constexpr auto kUseRingFor = std::chrono::milliseconds(200);  // after a slow write
 
-// One system call's worth of an operation.
-struct Step {
-  int descriptor = -1;
-  bool direct = false;
-  const iovec* memory = nullptr;
-  unsigned count = 0;
-};
-
-bool aligned(const void* address, std::uint64_t length) {
-  return (reinterpret_cast<std::uintptr_t>(address) | length) % kDirectAlignment == 0;
-}
-
-// Whether the page cache has the range as far as the file goes, and its last page is up to date: what was read ahead
-// comes in order. Not on kernels before 6.5.
-bool is_cached(int descriptor, std::uint64_t offset, std::uint64_t length) {
-  constexpr long kCachestat = 451;
-  constexpr std::uint64_t kPage = 4096;
-  struct stat status {};
-  if (fstat(descriptor, &status) != 0) return false;
-  const std::uint64_t end = std::min<std::uint64_t>(offset + length, static_cast<std::uint64_t>(status.st_size));
-  if (end <= offset) return false;
-  struct {
-    std::uint64_t offset, length;
-  } range{offset, end - offset};
-  struct {
-    std::uint64_t cached, dirty, writeback, evicted, recently_evicted;
-  } found{};
-  if (syscall(kCachestat, descriptor, &range, &found, 0) != 0) return false;
-  if (found.cached < (end - 1) / kPage - offset / kPage + 1) return false;
-  char last = 0;
-  const iovec byte{&last, 1};
-  return preadv2(descriptor, &byte, 1, static_cast<off_t>(end - 1), RWF_NOWAIT) == 1;
-}
-
-// The longest run of pieces from where the operation stands that one call can move the same way. Direct where
-// everything is aligned; the rest of an operation, its tail at least, through the page cache.
-Step next_step(Operation& operation) {
-  const Operation::Progress& progress = operation.progress;
-  const std::size_t left = std::min<std::size_t>(operation.memory.size() - progress.piece, IOV_MAX);
-  iovec* const first = &operation.memory[progress.piece];
-  const Step buffered{operation.file->descriptor(), false, first, static_cast<unsigned>(left)};
-  const int direct = operation.file->direct_descriptor();
-  if (direct < 0 || progress.avoid_direct || progress.offset % kDirectAlignment != 0) return buffered;
-  unsigned whole = 0;
-  while (whole < left && aligned(first[whole].iov_base, first[whole].iov_len)) ++whole;
-  if (whole > 0) return {direct, true, first, whole};
-  if (!aligned(first->iov_base, 0) || first->iov_len < kDirectAlignment) return buffered;
-  operation.progress.partial = {first->iov_base, first->iov_len / kDirectAlignment * kDirectAlignment};
-  return {direct, true, &operation.progress.partial, 1};
-}
-
-// True once nothing is left to move.
-bool advance(Operation& operation, std::uint64_t moved) {
-  Operation::Progress& progress = operation.progress;
-  operation.transferred += moved;
-  progress.offset += moved;
-  while (progress.piece < operation.memory.size()) {
-    iovec& piece = operation.memory[progress.piece];
-    const std::uint64_t here = std::min<std::uint64_t>(moved, piece.iov_len);
-    piece.iov_base = static_cast<std::byte*>(piece.iov_base) + here;
-    piece.iov_len -= here;
-    moved -= here;
-    if (piece.iov_len > 0) return false;
-    ++progress.piece;
-  }
-  return true;
-}
-
-// Around the page cache pages move as they are, if they are all there is to move.
-bool moves_pages(Operation& operation) {
-  if (operation.pages == nullptr || operation.file->direct_descriptor() < 0) return false;
-  const std::uint64_t length = operation.length();
-  if ((operation.offset | length) % kDirectAlignment != 0 || length > PagePipe::kMost) return false;
-  if (operation.kind == Operation::Kind::kRead) return operation.pages->open();
-  return operation.pages->left() == length;
-}
-
-// What is left of a write's pages, or what came of a read, is copied into the memory, and the rest goes there, too.
-void leave_pages(Operation& operation) {
-  operation.progress.paged = false;
-  if (operation.kind == Operation::Kind::kWrite) return operation.gather();
-  const std::size_t came = operation.pages->left();
-  const bool complete = operation.pages->read({static_cast<std::byte*>(operation.memory[0].iov_base), came});
-  assert(complete);
-  (void)complete;
-  *operation.pages = {};
-  operation.pages = nullptr;
-  advance(operation, came);
-}
-
-// True once the operation is over. Without pages it goes on where they did not do it, and shows what is wrong.
-bool pages_moved(Operation& operation, int result) {
-  const bool read = operation.kind == Operation::Kind::kRead;
-  if (result > 0 && read) {
-    operation.pages->came(result);
-    if (operation.pages->size() == operation.length()) {
-      operation.transferred = operation.pages->size();
-      return true;
-    }
-  }
-  if (result > 0 && !read) {
-    operation.pages->went(result);
-    if (advance(operation, static_cast<std::uint64_t>(result))) return true;
-  }
-  leave_pages(operation);
-  return false;
-}
-
-// The ids under which the ring knows the rights of users. Not thread-safe.
+// Registers the credentials of users with the ring. Not thread-safe.
 class Personalities {
  public:
   explicit Personalities(io_uring& ring) : ring_(ring) {}
 
-  // 0: this process's own rights. Negative: not to be had.
+  // The ring's id for `owner`. 0: this process's own credentials. Negative: -errno.
   int of(const std::shared_ptr<const Credentials>& owner) {
     if (*owner == own_credentials()) return 0;
     if (const auto found = ids_.find(owner); found != ids_.end()) return found->second;
-    if (ids_.size() >= kLimit) forget_all();
     const ActingAs acting(*owner);
     if (!acting.ok()) return -EACCES;
     const int id = io_uring_register_personality(&ring_);
@@ -153,17 +47,19 @@ class Personalities {
     return id > 0 ? id : -EACCES;
   }
 
- private:
-  static constexpr std::size_t kLimit = 1024;
-
-  // What is in flight keeps its own reference to the rights.
+  bool full() const { return ids_.size() >= kLimit; }
+  // Entries that were submitted keep their own reference to the credentials; others must not name any.
   void forget_all() {
     for (const auto& [owner, id] : ids_) io_uring_unregister_personality(&ring_, id);
     ids_.clear();
   }
 
+ private:
+  static constexpr std::size_t kLimit = 1024;
+
   io_uring& ring_;
-  std::unordered_map<std::shared_ptr<const Credentials>, int> ids_;  // by address, which the pointer keeps in use
+  std::unordered_map<std::shared_ptr<const Credentials>, int>
+      ids_;  // keyed by address; the pointer keeps the address unique
 };
 
 class PosixEngine final : public Engine {
@@ -179,8 +75,9 @@ class PosixEngine final : public Engine {
 
   ~PosixEngine() override {
     if (!reaper_.joinable()) return;
+    copiers_.reset();
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       io_uring_sqe* entry = next_entry();
       io_uring_prep_nop(entry);
       io_uring_sqe_set_data(entry, nullptr);
@@ -197,6 +94,7 @@ class PosixEngine final : public Engine {
     std::vector<Operation*> done, pending;
     for (Operation* operation : operations) {
       operation->error = 0;
+      operation->expired = false;
       operation->transferred = 0;
       operation->progress = {};
       operation->progress.offset = operation->offset;
@@ -222,18 +120,31 @@ class PosixEngine final : public Engine {
 
   Start start(Operation& operation) {
     if (operation.kind == Operation::Kind::kSync) return join_sync(operation);
+    if (operation.kind == Operation::Kind::kCopy) return begin_copy(operation);
     if (advance(operation, 0)) return Start::kDone;
     if (try_at_once(operation)) return Start::kDone;
     operation.progress.paged = moves_pages(operation);
-    if (!operation.progress.paged) operation.gather();
+    if (!operation.progress.paged) operation.copy_pages_to_memory();
     return Start::kPending;
   }
 
-  // Group commit: a sync that comes while one runs cannot count on it to cover the writes before it; it shares the
-  // next with everybody else who comes until that one starts.
+  // The ring has no copies, so threads make them.
+  Start begin_copy(Operation& operation) {
+    Lock lock(mutex_);
+    if (!copiers_) copiers_ = make_live_workers(kCopiers);
+    copiers_->post([&operation] {
+      copy_range(operation);
+      Operation* const done = &operation;
+      deliver({&done, 1});
+    });
+    return Start::kJoined;
+  }
+
+  // Group commit: a running sync may not cover writes that completed after it started. A sync submitted in the meantime
+  // therefore joins the next one.
   static Start join_sync(Operation& operation) {
     BackingFile::SyncGroup& group = operation.file->sync;
-    std::lock_guard lock(group.mutex);
+    Lock lock(group.mutex);
     if (group.failed != 0) {
       operation.error = group.failed;
       return Start::kDone;
@@ -247,7 +158,7 @@ class PosixEngine final : public Engine {
     return Start::kPending;
   }
 
-  // What the page cache can take or give without waiting needs no ring and no second thread.
+  // Transfers that the page cache completes without waiting bypass the ring and its threads.
   bool try_at_once(Operation& operation) {
     BackingFile& file = *operation.file;
     if (file.direct_descriptor() >= 0) return false;
@@ -263,7 +174,7 @@ class PosixEngine final : public Engine {
     }
   }
 
-  // Takes the pages themselves where the page cache has all of them.
+  // Passes page references if the page cache has all of them.
   static bool take_pages(Operation& operation) {
     const BackingFile& file = *operation.file;
     const std::uint64_t length = operation.length();
@@ -273,24 +184,25 @@ class PosixEngine final : public Engine {
     return true;
   }
 
-  // Some file systems (ext4 among them) cannot say whether a write would wait. Where the page cache is this machine's
-  // own it hardly ever does; as soon as one has taken long, the ring and its threads get them for a while.
+  // Some file systems (such as ext4) do not support RWF_NOWAIT for writes. On local file systems a buffered write
+  // rarely waits, so it is made directly. After a slow write, all writes use the ring for kUseRingFor.
   bool write_at_once(Operation& operation) {
     BackingFile& file = *operation.file;
     const bool ask = file.writes_may_nowait.load(std::memory_order_relaxed);
     const bool quick =
-        file.local() && Clock::now().time_since_epoch() >= patient_until_.load(std::memory_order_relaxed);
+        file.local() && Clock::now().time_since_epoch() >= use_ring_until_.load(std::memory_order_relaxed);
     if (!ask && !quick) return false;
     const ActingAs acting(*file.owner());
     if (!acting.ok()) return false;
     if (operation.pages != nullptr) {
       if (quick && !write_pages(operation)) return false;  // the ring finds out why
-      operation.gather();
+      operation.copy_pages_to_memory();
       if (advance(operation, 0)) return true;
     }
     while (true) {
+      if (!operation.in_time()) return true;
       const Step step = next_step(operation);
-      const Stopwatch stopwatch(*this);
+      const SlowWriteDetector detector(*this);
       const ssize_t moved = pwritev2(step.descriptor, step.memory, static_cast<int>(step.count),
                                      static_cast<off_t>(operation.progress.offset), ask ? RWF_NOWAIT : 0);
       if (moved < 0 && ask && errno == EOPNOTSUPP) file.writes_may_nowait.store(false, std::memory_order_relaxed);
@@ -299,12 +211,13 @@ class PosixEngine final : public Engine {
     }
   }
 
-  // What lies before the pages, and the pages. False: it failed somewhere.
+  // Writes the bytes before the pages, then the pages. False: an error occurred.
   bool write_pages(Operation& operation) {
     const int descriptor = operation.file->descriptor();
     while (operation.pages->left() > 0) {
+      if (!operation.in_time()) return false;
       const std::uint64_t at = operation.progress.offset, ahead = operation.pages_at;
-      const Stopwatch stopwatch(*this);
+      const SlowWriteDetector detector(*this);
       const ssize_t moved =
           operation.transferred < ahead
               ? pwrite(descriptor, operation.memory[0].iov_base, ahead - operation.transferred, static_cast<off_t>(at))
@@ -315,41 +228,45 @@ class PosixEngine final : public Engine {
     return true;
   }
 
-  // Remembers writes that waited long; to be pushed aside by other threads is no sign of a slow disk.
-  class Stopwatch {
+  // Detects a slow write. Only counts if the thread slept voluntarily: preemption does not mean a slow disk.
+  class SlowWriteDetector {
    public:
-    explicit Stopwatch(PosixEngine& engine) : engine_(engine) {}
-    ~Stopwatch() {
-      if (const auto end = Clock::now(); end - begun_ > kQuick && times_asleep() != asleep_)
-        engine_.patient_until_.store((end + kPatience).time_since_epoch(), std::memory_order_relaxed);
+    explicit SlowWriteDetector(PosixEngine& engine) : engine_(engine) {}
+    ~SlowWriteDetector() {
+      if (const auto end = Clock::now(); end - begun_ > kSlowWrite && voluntary_switches() != switches_before_)
+        engine_.use_ring_until_.store((end + kUseRingFor).time_since_epoch(), std::memory_order_relaxed);
     }
 
    private:
-    static long times_asleep() {
+    static long voluntary_switches() {
       rusage usage{};
       getrusage(RUSAGE_THREAD, &usage);
       return usage.ru_nvcsw;
     }
 
     PosixEngine& engine_;
-    const long asleep_ = times_asleep();
+    const long switches_before_ = voluntary_switches();
     const Clock::time_point begun_ = Clock::now();
   };
 
-  // Puts the operations' next steps into the ring; those that cannot be started go to `done`.
+  // Submits the operations' next steps to the ring. Operations that cannot be started are appended to `done`.
   void issue(std::span<Operation* const> operations, std::vector<Operation*>& done) {
     if (operations.empty()) return;
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     for (Operation* operation : operations)
       if (!queue(*operation)) done.push_back(operation);
     flush();
   }
 
-  bool queue(Operation& operation) {
+  bool queue(Operation& operation) TUTTI_REQUIRES(mutex_) {
+    if (!operation.in_time()) return false;
     int personality = 0;
     if (operation.kind == Operation::Kind::kWrite) {
-      // Rights were checked when the file was opened; writes still need them for quotas and for what happens to
-      // set-user-id bits.
+      // Rights were checked in open(). Writes still need the credentials for quotas and to clear set-user-id bits.
+      if (personalities_.full()) {
+        flush();
+        personalities_.forget_all();
+      }
       personality = personalities_.of(operation.file->owner());
       if (personality < 0) {
         operation.error = -personality;
@@ -371,7 +288,60 @@ class PosixEngine final : public Engine {
     }
     entry->personality = static_cast<std::uint16_t>(personality);
     io_uring_sqe_set_data(entry, &operation);
+    if (operation.kind == Operation::Kind::kWrite && operation.deadline != TimePoint::max()) watch(operation);
     return true;
+  }
+
+  // ---- deadlines of writes in the ring ----
+  // The kernel may keep an entry for one of its threads, or until a file is ready. One timeout entry in the ring, set
+  // to the earliest deadline, makes reap() cancel what is late. The kernel ends a cancelled write with ECANCELED or
+  // EINTR, and finish() then finds that its time is over.
+
+  void watch(Operation& operation) TUTTI_REQUIRES(mutex_) {
+    operation.progress.in_ring = in_ring_.size();
+    in_ring_.push_back(&operation);
+    set_timer(operation.deadline);
+  }
+
+  void unwatch(Operation& operation) TUTTI_REQUIRES(mutex_) {
+    const std::size_t index = std::exchange(operation.progress.in_ring, SIZE_MAX);
+    if (index == SIZE_MAX) return;
+    in_ring_[index] = in_ring_.back();
+    in_ring_[index]->progress.in_ring = index;
+    operation.progress.in_ring = SIZE_MAX;  // it may be the last one
+    in_ring_.pop_back();
+  }
+
+  // An earlier time than the one that is set gets an entry of its own.
+  void set_timer(TimePoint when) TUTTI_REQUIRES(mutex_) {
+    if (when >= timer_) return;
+    timer_ = when;
+    const auto left = std::max<Duration>(when - real_clock().steady(), Duration::zero()) + kTimerSlack;
+    io_uring_sqe* entry = next_entry();
+    __kernel_timespec time{};
+    time.tv_sec = left / std::chrono::seconds(1);
+    time.tv_nsec = (left % std::chrono::seconds(1)).count();
+    io_uring_prep_timeout(entry, &time, 0, 0);
+    io_uring_sqe_set_data(entry, &timer_entry_);
+    flush();  // the kernel copies `time`
+  }
+
+  // A timeout has ended.
+  void cancel_late() TUTTI_REQUIRES(mutex_) {
+    const TimePoint now = real_clock().steady();
+    timer_ = TimePoint::max();
+    TimePoint next = TimePoint::max();
+    for (Operation* operation : in_ring_) {
+      if (operation->deadline >= now) {
+        next = std::min(next, operation->deadline);
+        continue;
+      }
+      io_uring_sqe* entry = next_entry();
+      io_uring_prep_cancel(entry, operation, 0);
+      io_uring_sqe_set_data(entry, &cancel_entry_);
+    }
+    flush();
+    set_timer(next);
   }
 
   static void prepare_splice(io_uring_sqe& entry, const Operation& operation) {
@@ -393,17 +363,34 @@ class PosixEngine final : public Engine {
     return entry;
   }
 
-  // The kernel takes everything unless it is short of memory or of room for completions, which reap() makes.
+  // Submission fails only if the kernel is short of memory or of completion entries, which reap() frees.
   void flush() {
     while (io_uring_sq_ready(&ring_) > 0)
       if (io_uring_submit(&ring_) < 0) std::this_thread::yield();
   }
 
+  // The end of an entry of the ring.
+  struct Completion {
+    void* data = nullptr;  // nullptr: the engine stops
+    int result = 0;
+    // nullptr: of a timer or of a cancellation.
+    Operation* operation() const {
+      return data == &timer_entry_ || data == &cancel_entry_ ? nullptr : static_cast<Operation*>(data);
+    }
+  };
+
+  // The submitting threads held the lock: locking it here also orders their writes before our reads.
+  void take_out(std::span<const Completion> completions) {
+    Lock lock(mutex_);
+    bool timer_ended = false;
+    for (const Completion& completion : completions) {
+      timer_ended = timer_ended || completion.data == &timer_entry_;
+      if (completion.data != nullptr && completion.operation() != nullptr) unwatch(*completion.operation());
+    }
+    if (timer_ended) cancel_late();
+  }
+
   void reap() {
-    struct Completion {
-      Operation* operation;
-      int result;
-    };
     std::array<io_uring_cqe*, 64> entries;
     std::array<Completion, 64> completions;
     std::vector<Operation*> done, again;
@@ -412,16 +399,14 @@ class PosixEngine final : public Engine {
       io_uring_cqe* first = nullptr;
       if (io_uring_wait_cqe(&ring_, &first) < 0) continue;
       const unsigned count = io_uring_peek_batch_cqe(&ring_, entries.data(), entries.size());
-      for (unsigned i = 0; i < count; ++i)
-        completions[i] = {static_cast<Operation*>(io_uring_cqe_get_data(entries[i])), entries[i]->res};
+      for (unsigned i = 0; i < count; ++i) completions[i] = {io_uring_cqe_get_data(entries[i]), entries[i]->res};
       io_uring_cq_advance(&ring_, count);
-      // Whoever submitted these held the lock while doing so: taking it here orders their writes before our reads.
-      { std::lock_guard lock(mutex_); }
-      for (unsigned i = 0; i < count; ++i) {
-        if (completions[i].operation == nullptr)
+      take_out(std::span(completions).first(count));
+      for (const Completion& completion : std::span(completions).first(count)) {
+        if (completion.data == nullptr)
           stopped = true;
-        else
-          finish(*completions[i].operation, completions[i].result, done, again);
+        else if (completion.operation() != nullptr)
+          finish(*completion.operation(), completion.result, done, again);
       }
       issue(again, done);
       deliver(done);
@@ -431,7 +416,7 @@ class PosixEngine final : public Engine {
   }
 
   static void finish(Operation& operation, int result, std::vector<Operation*>& done, std::vector<Operation*>& again) {
-    // A thread that submitted and ended took its requests with it: they have not happened and start over.
+    // The kernel cancels requests of a thread that has ended. They were not executed and are submitted again.
     const bool repeat = result == -EINTR || result == -EAGAIN || result == -ECANCELED;
     if (operation.kind == Operation::Kind::kSync)
       return repeat ? again.push_back(&operation) : finish_sync(operation, result, done, again);
@@ -451,7 +436,7 @@ class PosixEngine final : public Engine {
                           std::vector<Operation*>& again) {
     const std::shared_ptr<BackingFile> file = leader.file;
     BackingFile::SyncGroup& group = file->sync;
-    std::lock_guard lock(group.mutex);
+    Lock lock(group.mutex);
     if (result < 0) {
       group.failed = -result;
       file->poisoned = true;
@@ -466,12 +451,19 @@ class PosixEngine final : public Engine {
     if (group.running) again.push_back(group.now.front());
   }
 
-  std::atomic<Clock::duration> patient_until_{
-      Clock::duration::min()};  // since the clock's epoch; until then no write is made at once
+  std::atomic<Clock::duration> use_ring_until_{Clock::duration::min()};  // time since the clock's epoch
 
-  std::mutex mutex_;  // guards submission
+  // Addresses that mark entries of the ring that belong to no operation.
+  static inline char timer_entry_ = 0, cancel_entry_ = 0;
+  static constexpr Duration kTimerSlack =
+      std::chrono::milliseconds(1);  // operations at their deadline are still in time
+
+  Mutex mutex_;                                                  // guards submission
+  std::vector<Operation*> in_ring_ TUTTI_GUARDED_BY(mutex_);     // writes with deadlines
+  TimePoint timer_ TUTTI_GUARDED_BY(mutex_) = TimePoint::max();  // the earliest timeout entry in the ring
   io_uring ring_{};
   Personalities personalities_{ring_};
+  std::unique_ptr<Workers> copiers_ TUTTI_GUARDED_BY(mutex_);  // from the first copy on
   std::thread reaper_;
 };
 

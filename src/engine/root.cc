@@ -13,33 +13,15 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor.h"
+
 namespace tutti {
 namespace {
 
-// The name under which an open file can be opened again or changed, whatever became of its path.
+// A path of an open file that stays valid if the file is renamed or removed.
 std::string path_of(int descriptor) {
   return fmt::format("/proc/self/fd/{}", descriptor);
 }
-
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int value) : value_(value) {}
-  Descriptor(Descriptor&& other) noexcept : value_(std::exchange(other.value_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(value_, other.value_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  int get() const { return value_; }
-  int release() { return std::exchange(value_, -1); }
-  std::string path() const { return path_of(value_); }
-
- private:
-  int value_ = -1;
-};
 
 ErrorCode code_of(int error) {
   switch (error) {
@@ -58,7 +40,8 @@ ErrorCode code_of(int error) {
 }
 
 Failure failure(const std::string& path, int error = errno) {
-  return fail(code_of(error), fmt::format("{}: {}", path.empty() ? "the root" : path, std::strerror(error)), error);
+  return fail(code_of(error), fmt::format("{}: {}", path.empty() ? "the root directory" : path, std::strerror(error)),
+              error);
 }
 
 struct How {
@@ -66,7 +49,7 @@ struct How {
   mode_t mode = 0;
 };
 
-// Resolves `path` without ever leaving the directory `root`.
+// Resolves `path`; never leads outside the directory `root`.
 Result<Descriptor> open_beneath(int root, const std::string& path, How wanted) {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(wanted.flags | O_CLOEXEC);
@@ -76,26 +59,26 @@ Result<Descriptor> open_beneath(int root, const std::string& path, How wanted) {
   for (int attempt = 0;; ++attempt) {
     const auto opened = static_cast<int>(syscall(SYS_openat2, root, name, &how, sizeof how));
     if (opened >= 0) return Descriptor(opened);
-    // EAGAIN: something was renamed while the kernel looked for "..", and it cannot say whether we are still beneath.
+    // EAGAIN: a concurrent rename; the kernel could not verify that ".." stays beneath the root.
     if (errno != EAGAIN || attempt == 100) break;
   }
   if (errno != EXDEV) return failure(path);
-  return fail(ErrorCode::kDenied, path + ": leads out of the directory that is served", EACCES);
+  return fail(ErrorCode::kDenied, path + ": leads outside the served directory", EACCES);
 }
 
 // A directory and a name in it, for calls that act on the name itself.
-struct Place {
+struct NameInDirectory {
   Descriptor parent;
   std::string name;
 };
 
-Result<Place> find_place(int root, const std::string& path) {
+Result<NameInDirectory> find_parent(int root, const std::string& path) {
   if (path.empty()) return failure(path, EBUSY);
   const std::size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "" : path.substr(0, slash);
   auto parent = open_beneath(root, directory, {O_PATH | O_DIRECTORY});
   if (!parent) return Failure(parent.error());
-  return Place{std::move(*parent), slash == std::string::npos ? path : path.substr(slash + 1)};
+  return NameInDirectory{std::move(*parent), slash == std::string::npos ? path : path.substr(slash + 1)};
 }
 
 Result<Descriptor> locate(int root, const std::string& path, Root::Links links) {
@@ -108,9 +91,40 @@ Result<struct stat> status_of(const Descriptor& descriptor, const std::string& p
   return status;
 }
 
-Result<struct stat> status_at(const Place& place, const std::string& path) {
+// FNV-1a: the same on all nodes, whatever library they were built with.
+std::uint64_t hash_of(std::string_view bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
+  return hash;
+}
+
+// A number for the handle that NFS servers would use, which contains the file system's generation of the inode; else
+// for the time of the file's creation.
+std::uint64_t generation_of(int descriptor) {
+  constexpr std::uint64_t kKind = 0xffULL << 56, kTime = 0xfeULL << 56;
+  alignas(file_handle) std::array<std::byte, sizeof(file_handle) + MAX_HANDLE_SZ> memory{};
+  auto* handle = reinterpret_cast<file_handle*>(memory.data());
+  handle->handle_bytes = MAX_HANDLE_SZ;
+  int mount = 0;
+  if (name_to_handle_at(descriptor, "", handle, &mount, AT_EMPTY_PATH) == 0) {
+    const std::string_view bytes(reinterpret_cast<const char*>(memory.data() + sizeof *handle), handle->handle_bytes);
+    const auto kind = static_cast<std::uint64_t>(handle->handle_type % 0xfd + 1) << 56;
+    return (hash_of(bytes) & ~kKind) | kind;
+  }
+  struct statx more {};
+  if (statx(descriptor, "", AT_EMPTY_PATH, STATX_BTIME, &more) != 0 || (more.stx_mask & STATX_BTIME) == 0) return 0;
+  const auto time = static_cast<std::uint64_t>(more.stx_btime.tv_sec) * 1'000'000'000 + more.stx_btime.tv_nsec;
+  return (time & ~kKind) | kTime;
+}
+
+Result<FileStat> identified(const Result<struct stat>& status, int descriptor) {
+  if (!status) return Failure(status.error());
+  return FileStat{*status, S_ISREG(status->st_mode) ? generation_of(descriptor) : 0};
+}
+
+Result<struct stat> status_at(const NameInDirectory& entry, const std::string& path) {
   struct stat status {};
-  if (fstatat(place.parent.get(), place.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return failure(path);
+  if (fstatat(entry.parent.get(), entry.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return failure(path);
   return status;
 }
 
@@ -118,6 +132,12 @@ Result<void> check_access(const Descriptor& descriptor, const std::string& path,
   // With AT_EACCESS the kernel asks with the file system user id, which is the caller's.
   if (access == 0 || syscall(SYS_faccessat2, descriptor.get(), "", access, AT_EMPTY_PATH | AT_EACCESS) == 0) return {};
   return failure(path);
+}
+
+// Call directly before a change.
+Result<void> in_time(TimePoint deadline) {
+  if (deadline == TimePoint{} || real_clock().steady() <= deadline) return {};
+  return fail(ErrorCode::kTimeout, "the deadline passed before the change was applied");
 }
 
 // Runs `action` with the caller's rights.
@@ -139,6 +159,14 @@ Result<void> regular(const Descriptor& located, const std::string& path, struct 
 
 int flags_of(bool read, bool write) {
   return (read && write ? O_RDWR : write ? O_WRONLY : O_RDONLY) | O_CLOEXEC | O_NOCTTY;
+}
+
+// As open(2) of an O_PATH descriptor's file. EAGAIN while another process must give up a fcntl lease on the file: to
+// wait for that would block a worker thread.
+int open_at_once(int located, int flags) {
+  const int opened = ::open(path_of(located).c_str(), flags | O_NONBLOCK);
+  if (opened >= 0) fcntl(opened, F_SETFL, flags & O_DIRECT);  // io_uring would not wait for the device either
+  return opened;
 }
 
 }  // namespace
@@ -167,9 +195,9 @@ Result<std::shared_ptr<BackingFile>> Root::open_file(const Caller& caller, const
     found = std::move(*located);
     return open_descriptor(caller, {found.get(), path}, direction);
   });
-  // Whoever creates a file may write to it whatever mode he gave it, but we open it later and elsewhere. Its owner can
-  // change the mode anyway, so he may write, as with NFS servers; clients check the mode when they open. Nobody reads
-  // what he could not read without us.
+  // A process that creates a file may write to it regardless of its mode, but a node opens the file later. So the
+  // owner, who could change the mode anyway, may always write, as with NFS servers. Clients check the mode in open().
+  // Reading against the mode is never allowed.
   const bool refused = !opened && opened.error().system == EACCES && found.get() >= 0;
   if (refused && direction == Direction::kWrite && status.st_uid == caller->uid)
     return open_as_owner(caller, {found.get(), path});
@@ -180,26 +208,25 @@ Result<std::shared_ptr<BackingFile>> Root::reopen(const BackingFile& file, Direc
   return as(file.owner(), [&] { return open_descriptor(file.owner(), {file.descriptor(), "the file"}, direction); });
 }
 
-// Opens again what `located` stands for, which has no rights of its own yet. The caller's rights are in force.
+// Opens the file of `located`, an O_PATH descriptor, for I/O. Must run with the caller's rights.
 Result<std::shared_ptr<BackingFile>> Root::open_descriptor(const Caller& caller, const Located& located,
                                                            Direction direction) {
-  BackingFileKey key{.readable = true, .writable = true, .owner = caller};
-  int opened = ::open(path_of(located.descriptor).c_str(), flags_of(true, true));
-  if (opened < 0 && (errno == EACCES || errno == EPERM || errno == EROFS || errno == ETXTBSY)) {
-    key.readable = direction == Direction::kRead;
-    key.writable = !key.readable;
-    opened = ::open(path_of(located.descriptor).c_str(), flags_of(key.readable, key.writable));
+  BackingFileKey key{.readable = true, .writable = direction == Direction::kWrite, .owner = caller};
+  int opened = open_at_once(located.descriptor, flags_of(key.readable, key.writable));
+  if (opened < 0 && key.writable && errno == EACCES) {
+    key.readable = false;
+    opened = open_at_once(located.descriptor, flags_of(false, true));
   }
   return adopt(std::move(key), located, opened);
 }
 
-// With the node's own rights, for writing only.
+// Opens with the node's own rights, only for writing.
 Result<std::shared_ptr<BackingFile>> Root::open_as_owner(const Caller& caller, const Located& located) {
-  const int opened = ::open(path_of(located.descriptor).c_str(), flags_of(false, true));
+  const int opened = open_at_once(located.descriptor, flags_of(false, true));
   return adopt({.readable = false, .writable = true, .owner = caller}, located, opened);
 }
 
-// `descriptor` is what opening it gave, or -1 and errno.
+// `descriptor` is the result of open(2): -1 with errno on failure.
 Result<std::shared_ptr<BackingFile>> Root::adopt(BackingFileKey key, const Located& located, int descriptor) {
   Descriptor opened(descriptor);
   if (opened.get() < 0) return failure(located.name, errno);
@@ -207,13 +234,15 @@ Result<std::shared_ptr<BackingFile>> Root::adopt(BackingFileKey key, const Locat
   if (!status) return Failure(status.error());
   key.device = status->st_dev;
   key.inode = status->st_ino;
+  key.generation = generation_of(opened.get());
   const int flags = flags_of(key.readable, key.writable) | O_DIRECT;
-  const int direct = options_.direct ? ::open(path_of(located.descriptor).c_str(), flags) : -1;
+  const int direct = options_.direct ? open_at_once(located.descriptor, flags) : -1;
   return files_.adopt(key, {opened.release(), direct});
 }
 
-Result<void> Root::truncate(const BackingFile& file, std::uint64_t size) {
+Result<void> Root::truncate(const BackingFile& file, std::uint64_t size, TimePoint deadline) {
   return as(file.owner(), [&]() -> Result<void> {
+    if (auto fine = in_time(deadline); !fine) return fine;
     if (ftruncate(file.descriptor(), static_cast<off_t>(size)) != 0) return failure("the file");
     return {};
   });
@@ -225,43 +254,50 @@ Result<struct stat> Root::stat(const BackingFile& file) {
   return status;
 }
 
-Result<struct stat> Root::look_up(const Caller& caller, const std::string& path, Links links, int access) {
-  return as(
-      caller, [&]() -> Result<struct stat> {
-        auto located = locate(descriptor_, path, links);
-        if (!located) return Failure(located.error());
-        if (auto allowed = check_access(*located, path, access); !allowed) return Failure(allowed.error());
-        return status_of(*located, path);
-      });
+Result<FileStat> Root::look_up(const Caller& caller, const std::string& path, Links links, int access) {
+  return as(caller, [&]() -> Result<FileStat> {
+    auto located = locate(descriptor_, path, links);
+    if (!located) return Failure(located.error());
+    if (auto allowed = check_access(*located, path, access); !allowed) return Failure(allowed.error());
+    return identified(status_of(*located, path), located->get());
+  });
 }
 
-Result<struct stat> Root::create(const Caller& caller, const std::string& path, const CreateOptions& options) {
-  return as(
-      caller, [&]() -> Result<struct stat> {
-        auto located =
-            options.exclusive ? Result<Descriptor>(failure(path, ENOENT)) : locate(descriptor_, path, Links::kFollow);
-        if (!located && located.error().system == ENOENT) {
-          const int exclusive = options.exclusive ? O_EXCL : 0;
-          auto made = open_beneath(descriptor_, path,
-                                   {O_CREAT | O_WRONLY | O_NONBLOCK | O_NOCTTY | exclusive, options.mode & 07777});
-          return made ? status_of(*made, path) : Result<struct stat>(Failure(made.error()));
-        }
-        if (!located) return Failure(located.error());
-        struct stat status {};
-        if (auto fit = regular(*located, path, status); !fit) return Failure(fit.error());
-        if (auto allowed = check_access(*located, path, options.access); !allowed) return Failure(allowed.error());
-        if (options.truncate && ::truncate(located->path().c_str(), 0) != 0) return failure(path);
-        return status_of(*located, path);
-      });
+Result<FileStat> Root::create(const Access& by, const std::string& path, const CreateOptions& options) {
+  return as(by.caller, [&]() -> Result<FileStat> {
+    auto located =
+        options.exclusive ? Result<Descriptor>(failure(path, ENOENT)) : locate(descriptor_, path, Links::kFollow);
+    if (!located && located.error().system == ENOENT) {
+      const int exclusive = options.exclusive ? O_EXCL : 0;
+      if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
+      auto made = open_beneath(descriptor_, path,
+                               {O_CREAT | O_WRONLY | O_NONBLOCK | O_NOCTTY | exclusive, options.mode & 07777});
+      if (!made) return Failure(made.error());
+      return identified(status_of(*made, path), made->get());
+    }
+    if (!located) return Failure(located.error());
+    struct stat status {};
+    if (auto fit = regular(*located, path, status); !fit) return Failure(fit.error());
+    if (auto allowed = check_access(*located, path, options.access); !allowed) return Failure(allowed.error());
+    if (options.truncate) {
+      // O_NONBLOCK: a process with a fcntl lease on the file must not delay us between the check and the change.
+      const Descriptor opened(::open(path_of(located->get()).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+      if (opened.get() < 0) return failure(path);
+      if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
+      if (ftruncate(opened.get(), 0) != 0) return failure(path);
+    }
+    return identified(status_of(*located, path), located->get());
+  });
 }
 
-Result<struct stat> Root::make_directory(const Caller& caller, const std::string& path, mode_t mode) {
+Result<struct stat> Root::make_directory(const Access& by, const std::string& path, mode_t mode) {
   return as(
-      caller, [&]() -> Result<struct stat> {
-        auto place = find_place(descriptor_, path);
-        if (!place) return Failure(place.error());
-        if (mkdirat(place->parent.get(), place->name.c_str(), mode & 07777) != 0) return failure(path);
-        return status_at(*place, path);
+      by.caller, [&]() -> Result<struct stat> {
+        auto entry = find_parent(descriptor_, path);
+        if (!entry) return Failure(entry.error());
+        if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
+        if (mkdirat(entry->parent.get(), entry->name.c_str(), mode & 07777) != 0) return failure(path);
+        return status_at(*entry, path);
       });
 }
 
@@ -289,59 +325,74 @@ Result<Root::Listing> Root::list(const Caller& caller, const std::string& path, 
   return listing;
 }
 
-Result<void> Root::rename(const Caller& caller, const Move& move) {
-  return as(caller, [&]() -> Result<void> {
-    auto from = find_place(descriptor_, move.from);
+Result<void> Root::rename(const Access& by, const Move& move) {
+  return as(by.caller, [&]() -> Result<void> {
+    auto from = find_parent(descriptor_, move.from);
     if (!from) return Failure(from.error());
-    auto to = find_place(descriptor_, move.to);
+    auto to = find_parent(descriptor_, move.to);
     if (!to) return Failure(to.error());
+    if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
     if (renameat2(from->parent.get(), from->name.c_str(), to->parent.get(), to->name.c_str(), move.flags) != 0)
       return failure(move.from + " to " + move.to);
     return {};
   });
 }
 
-Result<struct stat> Root::link(const Caller& caller, const Move& move) {
+Result<struct stat> Root::link(const Access& by, const Move& move) {
   return as(
-      caller, [&]() -> Result<struct stat> {
-        auto from = find_place(descriptor_, move.from);
+      by.caller, [&]() -> Result<struct stat> {
+        auto from = find_parent(descriptor_, move.from);
         if (!from) return Failure(from.error());
-        auto to = find_place(descriptor_, move.to);
+        auto to = find_parent(descriptor_, move.to);
         if (!to) return Failure(to.error());
+        if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
         if (linkat(from->parent.get(), from->name.c_str(), to->parent.get(), to->name.c_str(), 0) != 0)
           return failure(move.from + " to " + move.to);
         return status_at(*to, move.to);
       });
 }
 
-Result<void> Root::unlink(const Caller& caller, const std::string& path) {
-  return as(caller, [&]() -> Result<void> {
-    auto place = find_place(descriptor_, path);
-    if (!place) return Failure(place.error());
-    if (unlinkat(place->parent.get(), place->name.c_str(), 0) != 0) return failure(path);
+Result<void> Root::unlink(const Access& by, const std::string& path) {
+  return as(by.caller, [&]() -> Result<void> {
+    auto entry = find_parent(descriptor_, path);
+    if (!entry) return Failure(entry.error());
+    if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
+    if (unlinkat(entry->parent.get(), entry->name.c_str(), 0) != 0) return failure(path);
     return {};
   });
 }
 
-Result<void> Root::remove_directory(const Caller& caller, const std::string& path) {
-  return as(caller, [&]() -> Result<void> {
-    auto place = find_place(descriptor_, path);
-    if (!place) return Failure(place.error());
-    if (unlinkat(place->parent.get(), place->name.c_str(), AT_REMOVEDIR) != 0) return failure(path);
+Result<void> Root::sync_directory(const Caller& caller, const std::string& path) {
+  auto located = as(caller, [&] { return open_beneath(descriptor_, path, {O_PATH | O_DIRECTORY}); });
+  if (!located) return Failure(located.error());
+  // With the node's own rights: who may create a name in a directory may not be allowed to read the directory.
+  const Descriptor directory(::open(path_of(located->get()).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() < 0) return failure(path);
+  if (fsync(directory.get()) != 0 && errno != EINVAL) return failure(path);  // EINVAL: the file system needs no sync
+  return {};
+}
+
+Result<void> Root::remove_directory(const Access& by, const std::string& path) {
+  return as(by.caller, [&]() -> Result<void> {
+    auto entry = find_parent(descriptor_, path);
+    if (!entry) return Failure(entry.error());
+    if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
+    if (unlinkat(entry->parent.get(), entry->name.c_str(), AT_REMOVEDIR) != 0) return failure(path);
     return {};
   });
 }
 
-Result<struct stat> Root::change(const Caller& caller, const std::string& path, Links links, const Changes& changes) {
+Result<struct stat> Root::change(const Access& by, const std::string& path, Links links, const Changes& changes) {
   return as(
-      caller, [&]() -> Result<struct stat> {
+      by.caller, [&]() -> Result<struct stat> {
         auto located = locate(descriptor_, path, links);
         if (!located) return Failure(located.error());
-        // The owner first: changing it takes set-user-id bits away.
+        if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
+        // The owner first, because changing the owner clears set-user-id bits.
         if ((changes.uid || changes.gid) && fchownat(located->get(), "", changes.uid.value_or(static_cast<uid_t>(-1)),
                                                      changes.gid.value_or(static_cast<gid_t>(-1)), AT_EMPTY_PATH) != 0)
           return failure(path);
-        if (changes.mode && fchmodat(AT_FDCWD, located->path().c_str(), *changes.mode & 07777, 0) != 0)
+        if (changes.mode && fchmodat(AT_FDCWD, path_of(located->get()).c_str(), *changes.mode & 07777, 0) != 0)
           return failure(path);
         if (changes.accessed || changes.modified) {
           const timespec keep{0, UTIME_OMIT};
@@ -352,13 +403,14 @@ Result<struct stat> Root::change(const Caller& caller, const std::string& path, 
       });
 }
 
-Result<struct stat> Root::symlink(const Caller& caller, const std::string& path, const std::string& target) {
+Result<struct stat> Root::symlink(const Access& by, const std::string& path, const std::string& target) {
   return as(
-      caller, [&]() -> Result<struct stat> {
-        auto place = find_place(descriptor_, path);
-        if (!place) return Failure(place.error());
-        if (symlinkat(target.c_str(), place->parent.get(), place->name.c_str()) != 0) return failure(path);
-        return status_at(*place, path);
+      by.caller, [&]() -> Result<struct stat> {
+        auto entry = find_parent(descriptor_, path);
+        if (!entry) return Failure(entry.error());
+        if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
+        if (symlinkat(target.c_str(), entry->parent.get(), entry->name.c_str()) != 0) return failure(path);
+        return status_at(*entry, path);
       });
 }
 
@@ -379,19 +431,20 @@ Result<std::string> Root::get_attribute(const Caller& caller, const std::string&
     auto located = locate(descriptor_, path, Links::kFollow);
     if (!located) return Failure(located.error());
     std::string value(XATTR_SIZE_MAX, '\0');
-    const ssize_t length = getxattr(located->path().c_str(), name.c_str(), value.data(), value.size());
+    const ssize_t length = getxattr(path_of(located->get()).c_str(), name.c_str(), value.data(), value.size());
     if (length < 0) return failure(path);
     value.resize(static_cast<std::size_t>(length));
     return value;
   });
 }
 
-Result<void> Root::set_attribute(const Caller& caller, const std::string& path, const Attribute& attribute) {
-  return as(caller, [&]() -> Result<void> {
+Result<void> Root::set_attribute(const Access& by, const std::string& path, const Attribute& attribute) {
+  return as(by.caller, [&]() -> Result<void> {
     auto located = locate(descriptor_, path, Links::kFollow);
     if (!located) return Failure(located.error());
-    if (setxattr(located->path().c_str(), attribute.name.c_str(), attribute.value.data(), attribute.value.size(),
-                 attribute.flags) != 0)
+    if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
+    if (setxattr(path_of(located->get()).c_str(), attribute.name.c_str(), attribute.value.data(),
+                 attribute.value.size(), attribute.flags) != 0)
       return failure(path);
     return {};
   });
@@ -402,7 +455,7 @@ Result<std::vector<std::string>> Root::list_attributes(const Caller& caller, con
     auto located = locate(descriptor_, path, Links::kFollow);
     if (!located) return Failure(located.error());
     std::string names(XATTR_LIST_MAX, '\0');
-    const ssize_t length = listxattr(located->path().c_str(), names.data(), names.size());
+    const ssize_t length = listxattr(path_of(located->get()).c_str(), names.data(), names.size());
     if (length < 0) return failure(path);
     std::vector<std::string> list;
     for (std::size_t at = 0; at < static_cast<std::size_t>(length); at += list.back().size() + 1)
@@ -411,11 +464,12 @@ Result<std::vector<std::string>> Root::list_attributes(const Caller& caller, con
   });
 }
 
-Result<void> Root::remove_attribute(const Caller& caller, const std::string& path, const std::string& name) {
-  return as(caller, [&]() -> Result<void> {
+Result<void> Root::remove_attribute(const Access& by, const std::string& path, const std::string& name) {
+  return as(by.caller, [&]() -> Result<void> {
     auto located = locate(descriptor_, path, Links::kFollow);
     if (!located) return Failure(located.error());
-    if (removexattr(located->path().c_str(), name.c_str()) != 0) return failure(path);
+    if (auto fine = in_time(by.deadline); !fine) return Failure(fine.error());
+    if (removexattr(path_of(located->get()).c_str(), name.c_str()) != 0) return failure(path);
     return {};
   });
 }

@@ -10,41 +10,47 @@ namespace tutti::gate {
 const std::vector<OptionInfo>& BackoffOptions::table() {
   using Kind = OptionInfo::Kind;
   static const std::vector<OptionInfo> table = {
-      {.name = "data-size", .kind = Kind::kBytes, .fallback = "3MB", .help = "dummy data of one probe write"},
+      {.name = "data-size", .kind = Kind::kBytes, .fallback = "3MB", .help = "size of one probe write"},
       {.name = "max-count",
        .kind = Kind::kInteger,
        .fallback = "8",
-       .help = "rounds after which the job goes ahead",
+       .help = "proceed after this many rounds, even if the file system is busy",
        .low = 1,
        .high = 1000},
       {.name = "base",
        .kind = Kind::kNumber,
        .fallback = "2",
-       .help = "the sleep is below base^exponent time constants",
+       .help = "the random sleep is less than base^exponent time constants",
        .low = 1,
        .high = 100},
       {.name = "starting-exponent",
        .kind = Kind::kInteger,
        .fallback = "1",
-       .help = "exponent after the first round",
+       .help = "exponent after the first round; one more after each further round",
        .low = 0,
        .high = 62},
       {.name = "max-exponent",
        .kind = Kind::kInteger,
        .fallback = "6",
-       .help = "the exponent grows no further",
+       .help = "upper limit of the exponent",
        .low = 0,
        .high = 62},
       {.name = "time-constant", .kind = Kind::kDuration, .fallback = "1s", .help = "unit of the random sleep"},
       {.name = "fixed-sleep", .kind = Kind::kDuration, .fallback = "1s", .help = "added to every random sleep"},
-      {.name = "priming", .kind = Kind::kBytes, .fallback = "256KiB", .help = "written before a round, not counted"},
+      {.name = "priming",
+       .kind = Kind::kBytes,
+       .fallback = "256KiB",
+       .help = "size of an unmeasured write before each round; 0: none"},
       {.name = "probes",
        .kind = Kind::kInteger,
        .fallback = "3",
-       .help = "writes per round; the slowest counts",
+       .help = "writes per round and target; the slowest one decides",
        .low = 1,
        .high = 100},
-      {.name = "probe-pause", .kind = Kind::kDuration, .fallback = "100ms", .help = "between the writes of a round"},
+      {.name = "probe-pause",
+       .kind = Kind::kDuration,
+       .fallback = "100ms",
+       .help = "pause between the writes of a round"},
   };
   return table;
 }
@@ -68,7 +74,7 @@ Backoff::Backoff(const BackoffOptions& options, double threshold, std::uint64_t 
 }
 
 Backoff::Step Backoff::next() {
-  assert(!pending_ && "wrote() comes first");
+  assert(!pending_ && "call wrote() first");
   switch (stage_) {
     case Stage::kBegin:
       return begin_round();
@@ -76,7 +82,7 @@ Backoff::Step Backoff::next() {
     case Stage::kPaused:
       return write_next();
     case Stage::kWriting:
-      // The targets of one probe follow each other at once; the pause is between probes.
+      // No pause between the targets of one probe; the pause is between probes.
       if (done_ % options_.targets != 0 || options_.probe_pause == Duration::zero()) return write_next();
       stage_ = Stage::kPaused;
       return Sleep{options_.probe_pause, false};
@@ -89,7 +95,7 @@ Backoff::Step Backoff::next() {
 }
 
 void Backoff::wrote(Duration took) {
-  assert(pending_ && "next() said Write");
+  assert(pending_ && "wrote() without a Write from next()");
   written_ += pending_->bytes;
   if (pending_->priming) {
     stage_ = Stage::kPrimed;
@@ -127,7 +133,7 @@ Backoff::Step Backoff::decide() {
   return Sleep{backoff_time(), true};
 }
 
-// Lines 13 to 15: random() mod BASE^exp, times the constant, plus the fixed time.
+// Lines 13 to 15 of the algorithm: random() mod BASE^exp, times the constant, plus the fixed time.
 Duration Backoff::backoff_time() {
   const double span = std::pow(options_.base, std::min(exponent_, options_.max_exponent));
   const std::uint64_t units = prng_.below(std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::min(span, 1e18))));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Algorithm 1 of the thesis (section 3.1.1): probe, and proceed or back off. Only the decisions; who writes the probe
-// data and sleeps is somebody else (gate/prober.h, or the simulator).
+// Algorithm 1 of the thesis (section 3.1.1): probe the file system, then proceed or back off. This class only decides.
+// The caller (gate/live_prober.h or the simulator) writes the probe data and sleeps.
 //
 //   Backoff backoff(options, threshold, seed);
 //   while (true) {
@@ -10,9 +10,9 @@
 //     if (Sleep)    sleep(step.time);
 //   }
 //
-// With priming (section 3.1.2) each round starts with a small write that does not count; with the min-prober a round
-// is several writes with a pause between them, and the slowest one counts. On a striped file every target is probed,
-// and the slowest target counts: the job backs off unless all pass.
+// With priming (section 3.1.2) each round starts with a small write that is not measured. With the min-prober a round
+// has several writes with a pause between them, and the slowest write decides. On a striped file every target is
+// probed, and the slowest target decides.
 #pragma once
 
 #include <tutti/base.h>
@@ -28,19 +28,19 @@
 namespace tutti::gate {
 
 struct BackoffOptions {
-  Bytes data_size{3'000'000};           // DATA_SIZE of each probe write
-  std::uint32_t max_count = 8;          // MAX_COUNT: rounds after which the job goes ahead whatever it found
-  double base = 2;                      // BASE
-  std::uint32_t starting_exponent = 1;  // STARTING_EXPONENT
-  std::uint32_t max_exponent = 6;       // the exponent grows no further (truncated exponential backoff)
-  Duration time_constant = std::chrono::seconds(1);       // BACKOFF_TIME_CONST
-  Duration fixed_sleep = std::chrono::seconds(1);         // FIXED_SLEEP_TIME
-  Bytes priming{256 * 1024};                              // 0: no priming
-  std::uint32_t probes = 3;                               // writes per round and target; 1: the plain prober
+  Bytes data_size{3'000'000};                        // DATA_SIZE of each probe write
+  std::uint32_t max_count = 8;                       // MAX_COUNT: after this many rounds the job proceeds in any case
+  double base = 2;                                   // BASE
+  std::uint32_t starting_exponent = 1;               // STARTING_EXPONENT
+  std::uint32_t max_exponent = 6;                    // upper limit of the exponent (truncated exponential backoff)
+  Duration time_constant = std::chrono::seconds(1);  // BACKOFF_TIME_CONST
+  Duration fixed_sleep = std::chrono::seconds(1);    // FIXED_SLEEP_TIME
+  Bytes priming{256 * 1024};                         // 0: no priming
+  std::uint32_t probes = 3;                          // writes per round and target; 1: the plain prober
   Duration probe_pause = std::chrono::milliseconds(100);  // between those writes
   std::uint32_t targets = 1;                              // probed one after the other
 
-  // The same as text, for the command line and the environment; and how to read it.
+  // The same options as text, for the command line and the environment.
   static const std::vector<OptionInfo>& table();
   static BackoffOptions from(const OptionValues& values);
 };
@@ -51,7 +51,7 @@ class Backoff {
   struct Write {
     Bytes bytes;
     std::uint32_t target;  // 0 .. options.targets - 1
-    bool priming;          // its time does not count
+    bool priming;          // its time is not measured
   };
   struct Sleep {
     Duration time;
@@ -62,15 +62,15 @@ class Backoff {
   };
   using Step = std::variant<Write, Sleep, Proceed>;
 
-  // `threshold` in bytes per second; 0: nothing known, the first round passes.
+  // `threshold` in bytes per second; 0: unknown, the first round passes.
   Backoff(const BackoffOptions& options, double threshold, std::uint64_t seed);
 
-  // What to do next. After a Write, wrote() must come before the next call. Proceed is the last step.
+  // The next step. After a Write, call wrote() before the next call of next(). Proceed is the last step.
   Step next();
   void wrote(Duration took);
 
   double rate() const { return rate_; }            // slowest write of the last round, bytes per second
-  std::uint32_t rounds() const { return round_; }  // begun so far
+  std::uint32_t rounds() const { return round_; }  // started so far
   Bytes written() const { return written_; }       // probe data, priming included
 
  private:
@@ -90,7 +90,7 @@ class Backoff {
   std::uint32_t done_ = 0;  // counted writes of this round
   std::optional<Write> pending_;
   double rate_ = 0;
-  bool measured_ = false;  // rate_ holds something of this round
+  bool measured_ = false;  // rate_ is of this round
   Bytes written_{};
 };
 

@@ -14,16 +14,16 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Runs a backoff against a file system whose rate is a function of the round; records what it did.
-struct Outcome {
+// Runs a backoff on a file system whose rate is a function of the round, and records the steps.
+struct BackoffRun {
   std::vector<std::string> steps;
   std::vector<Duration> backoffs;
   bool quiet = false;
 };
 
 template <typename Rate>
-Outcome run(Backoff& backoff, Rate rate) {
-  Outcome outcome;
+BackoffRun run(Backoff& backoff, Rate rate) {
+  BackoffRun outcome;
   while (true) {
     const Backoff::Step step = backoff.next();
     if (const auto* write = std::get_if<Backoff::Write>(&step)) {
@@ -43,7 +43,7 @@ Outcome run(Backoff& backoff, Rate rate) {
 
 TEST(Backoff, PlainAlgorithm1) {
   Backoff backoff({.data_size = 1_MiB, .priming = 0_B, .probes = 1}, 100e6, 1);
-  const Outcome result = run(backoff, [](std::uint32_t round, std::uint32_t) { return round < 3 ? 50e6 : 120e6; });
+  const BackoffRun result = run(backoff, [](std::uint32_t round, std::uint32_t) { return round < 3 ? 50e6 : 120e6; });
   EXPECT_THAT(result.steps, testing::ElementsAre("write0", "backoff", "write0", "backoff", "write0"));
   EXPECT_TRUE(result.quiet);
   EXPECT_EQ(backoff.rounds(), 3u);
@@ -51,17 +51,17 @@ TEST(Backoff, PlainAlgorithm1) {
   EXPECT_NEAR(backoff.rate(), 120e6, 1e3);
 }
 
-TEST(Backoff, MaxCountEndsIt) {
+TEST(Backoff, ProceedsAfterMaxCountRounds) {
   Backoff backoff({.max_count = 4, .priming = 0_B, .probes = 1}, 100e6, 1);
-  const Outcome result = run(backoff, [](std::uint32_t, std::uint32_t) { return 1e6; });
+  const BackoffRun result = run(backoff, [](std::uint32_t, std::uint32_t) { return 1e6; });
   EXPECT_EQ(result.backoffs.size(), 3u);
   EXPECT_FALSE(result.quiet);
 }
 
-TEST(Backoff, PrimingDoesNotCountAndTheSlowestProbeDoes) {
+TEST(Backoff, PrimingIsNotMeasuredAndTheSlowestProbeDecides) {
   Backoff backoff({.max_count = 1, .probes = 3}, 100e6, 1);
   int writes = 0;
-  const Outcome result = run(backoff, [&](std::uint32_t, std::uint32_t) {
+  const BackoffRun result = run(backoff, [&](std::uint32_t, std::uint32_t) {
     ++writes;
     return writes == 1 ? 1e3 : writes == 3 ? 90e6 : 200e6;  // the priming write is the slowest of all
   });
@@ -70,9 +70,10 @@ TEST(Backoff, PrimingDoesNotCountAndTheSlowestProbeDoes) {
   EXPECT_NEAR(backoff.rate(), 90e6, 1e3);
 }
 
-TEST(Backoff, OneBusyTargetOfAStripedFileIsEnough) {
+TEST(Backoff, BacksOffIfOneTargetOfAStripedFileIsBusy) {
   Backoff backoff({.max_count = 1, .priming = 0_B, .probes = 2, .targets = 3}, 100e6, 1);
-  const Outcome result = run(backoff, [](std::uint32_t, std::uint32_t target) { return target == 1 ? 20e6 : 200e6; });
+  const BackoffRun result =
+      run(backoff, [](std::uint32_t, std::uint32_t target) { return target == 1 ? 20e6 : 200e6; });
   EXPECT_THAT(result.steps, testing::ElementsAre("write0", "write1", "write2", "pause", "write0", "write1", "write2"));
   EXPECT_FALSE(result.quiet);
 }
@@ -89,7 +90,7 @@ TEST(Backoff, SleepsAreRandomBelowBaseToTheExponent) {
   std::vector<Duration> longest(7);
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     Backoff backoff(options, 1e9, seed);
-    const Outcome result = run(backoff, [](std::uint32_t, std::uint32_t) { return 1e6; });
+    const BackoffRun result = run(backoff, [](std::uint32_t, std::uint32_t) { return 1e6; });
     ASSERT_EQ(result.backoffs.size(), 7u);
     for (std::size_t i = 0; i < 7; ++i) {
       EXPECT_GE(result.backoffs[i], seconds(1));
@@ -122,21 +123,22 @@ TEST(Backoff, OptionsAsTextHaveTheSameDefaults) {
   EXPECT_EQ(read.probe_pause, plain.probe_pause);
 }
 
-TEST(Calibration, TheSecondBestOfTheLastDaysCounts) {
+TEST(Calibration, UsesTheSecondBestRateOfTheLastDays) {
   const TimePoint start{hours(24 * 20'000)};
   Calibration calibration;
   EXPECT_EQ(calibration.threshold(start), 0);
   calibration.observe(100e6, start);
   EXPECT_DOUBLE_EQ(calibration.threshold(start), 85e6);
-  calibration.observe(900e6, start);  // met a cache
+  calibration.observe(900e6, start);  // only reached a cache
   EXPECT_DOUBLE_EQ(calibration.threshold(start), 85e6);
-  for (int i = 0; i < 1000; ++i) calibration.observe(5e6, start + hours(24));  // a busy day does not lower the bar
+  for (int i = 0; i < 1000; ++i)
+    calibration.observe(5e6, start + hours(24));  // a busy day does not lower the threshold
   EXPECT_DOUBLE_EQ(calibration.threshold(start + hours(24)), 85e6);
   EXPECT_DOUBLE_EQ(calibration.threshold(start + hours(24 * 7)), 5e6 * 0.85);  // a week later it does
   EXPECT_EQ(calibration.threshold(start + hours(24 * 9)), 0);
 }
 
-TEST(Calibration, KeptAsTextAndADamagedFileIsHarmless) {
+TEST(Calibration, IsSavedAsTextAndDamagedLinesAreSkipped) {
   const TimePoint start{hours(24 * 20'000)};
   Calibration calibration;
   for (int day = 0; day < 9; ++day)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prober's threshold, learned: 85% of the best rate seen on a file system in the last days, which is what the
-// thesis measures by hand in quiet hours (section 3.1.1: 80-90% of the maximum during off-peak hours).
+// Learns the prober's threshold: 85% of the best rate measured on a file system in the last 7 days. The thesis measures
+// it by hand (section 3.1.1: 80-90% of the maximum during off-peak hours).
 #pragma once
 
 #include <tutti/base.h>
@@ -12,7 +12,7 @@
 
 namespace tutti::gate {
 
-// Not thread-safe. Time comes in as an argument.
+// Time is an argument. Not thread-safe.
 class Calibration {
  public:
   static constexpr double kShare = 0.85;
@@ -21,11 +21,11 @@ class Calibration {
 
   void observe(double bytes_per_second, TimePoint now);
 
-  // 0 while nothing was seen. Of each day the second best rate counts, if there were two: one write that only met a
-  // cache must not raise the bar for everybody for a week.
+  // In bytes per second; 0: nothing was measured. Uses the second best rate of each day, if there were two, so that one
+  // write that only reached a cache does not raise the threshold for a week.
   double threshold(TimePoint now) const;
 
-  // One line per day; parse() skips what it does not understand, so a damaged file costs some history and no more.
+  // One line per day. parse() skips lines that it cannot read, so a damaged file only loses history.
   std::string text() const;
   static Calibration parse(std::string_view text);
 
@@ -33,7 +33,7 @@ class Calibration {
   struct Day {
     std::int64_t number = 0;  // days since the epoch
     double best = 0;
-    double second = 0;  // 0: only one was seen
+    double second = 0;  // 0: there was only one rate
   };
   std::vector<Day> days_;  // ascending
 };

@@ -2,423 +2,486 @@
 #include "gate/client.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <optional>
-#include <random>
-#include <thread>
 #include <utility>
 
-#include "gate/channel.h"
+#include "base/mutex.h"
 
 namespace tutti::gate {
-
-const char* explain(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kGranted:
-      return "granted";
-    case Outcome::kUnreachable:
-      return "the gate cannot be reached";
-    case Outcome::kSilent:
-      return "the gate does not answer";
-    case Outcome::kTooLong:
-      return "the turn did not come within the longest wait";
-    case Outcome::kRefused:
-      return "the gate refused the request";
-  }
-  return "unknown outcome";
-}
-
 namespace {
 
-using Steady = std::chrono::steady_clock;
-using Time = Steady::time_point;
+using namespace std::chrono_literals;
+using Claim = wire::GateAskRequest::Claim;
 
-std::uint64_t random_number() {
-  std::random_device device;
-  return (static_cast<std::uint64_t>(device()) << 32) | device();
+constexpr Duration kConnectAgain = 20ms;  // minimum time between two attempts
+
+// At most as many ranges as fit into a message: neighbours are merged; if there are still too many, all targets.
+TargetList bounded(const TargetList& targets) {
+  if (targets.ranges.size() <= wire::kMaxTargetRanges) return targets;
+  const auto set = targets.resolve(kMaxTargets);
+  if (!set) return TargetList::everything();
+  auto merged = TargetList::parse(text(*set));
+  return merged && merged->ranges.size() <= wire::kMaxTargetRanges ? *merged : TargetList::everything();
 }
 
-// One phase of the process, from the first begin() to the last end().
-struct Phase {
-  RequestMessage request;
-  std::optional<TimePoint> arrived;  // the gate's stamp, once it has queued us
-  std::uint32_t group = 0;
-  bool holding = false;
-  bool lost = false;  // was holding
-  Outcome outcome = Outcome::kUnreachable;
-  Time sent{};            // the last message that wants an answer
-  bool awaiting = false;  // that answer
-  bool asked = false;     // it was a request or a re-assertion, not a renewal
-  Time acknowledged{};    // when the last message was sent that has been answered
-  Time lease_until{};
-};
+}  // namespace
 
-class SocketClient final : public Client {
- public:
-  SocketClient(ClientOptions options, Address address) : options_(std::move(options)), address_(std::move(address)) {}
-  ~SocketClient() override;
+const char* explain(GateOutcome outcome) {
+  constexpr const char* kTexts[] = {"granted",
+                                    "the gate cannot be reached",
+                                    "the gate does not answer",
+                                    "no turn within the maximum wait",
+                                    "the gate refused the request",
+                                    "the request was wrong"};
+  return kTexts[static_cast<std::size_t>(outcome)];
+}
 
-  Outcome begin(const TargetList& targets, Bytes bytes) override;
-  void end() override;
-  Duration lease_left() const override;
-  void abandon_after_fork() override;
+GateClient::GateClient(World& world, std::unique_ptr<net::Transport> transport, Options options)
+    : world_(world), options_(std::move(options)), session_(world.random()), transport_(std::move(transport)) {
+  timer_ = world.make_timer([this] { tick(); });
+}
 
- private:
-  using Lock = std::unique_lock<std::mutex>;
-
-  // With the mutex held, all of them.
-  bool covered(const TargetList& targets) const;
-  Outcome ask(Time deadline);
-  Outcome wait_for_turn(Time deadline);
-  std::optional<Outcome> hear(const AnswerMessage& answer);
-  std::optional<Outcome> granted();
-  bool post(const Message& message);  // one that wants an answer; only one at a time does
-  bool ask_again();
-  bool reconnect(Time deadline);
-  void install(Channel channel);
-  ReassertMessage reassertion() const;
-  Hello hello() const;
-  Outcome give_up(Outcome outcome);
-  void say(std::string line) const;
-  void say_once(bool& said, std::string line);
-  void end_phase();
-  void start_keeper();
-
-  // The keeper's thread: renews the lease, finds the gate again.
-  void keep();
-  Duration tick() const;
-  void listen();
-  void keep_lease();
-  void find_gate(Lock& lock);
-  void lose(const std::string& why);
-
-  const ClientOptions options_;
-  const Address address_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;  // a phase ended, or the keeper has connected
-  std::condition_variable stopped_;  // the keeper sleeps here, so that the end of a phase does not wake it
-  SessionId session_ = random_number();
-  std::optional<Channel> channel_;
-  bool known_ = false;  // the gate has answered before
-  Duration lease_ = std::chrono::seconds(10);
-  Ticket next_ticket_ = 1;
-  Phase phase_;
-  std::size_t depth_ = 0;  // begin() without end()
-  bool away_ = false;      // the gate: no phase waits for it until the keeper has found it again
-  Outcome away_outcome_ = Outcome::kUnreachable;
-  bool said_away_ = false, said_long_ = false, said_refused_ = false, said_lost_ = false;
-  bool connecting_ = false;  // the keeper, without the mutex
-  bool stop_ = false;
-  std::thread keeper_;
-};
-
-SocketClient::~SocketClient() {
+GateClient::~GateClient() {
   {
-    std::lock_guard guard(mutex_);
-    stop_ = true;
-    if (depth_ > 0) end_phase();
+    Lock lock(mutex_);
+    if (phase_.depth > 0) send_release();
+    stopping_ = true;
   }
-  stopped_.notify_all();
-  if (keeper_.joinable()) keeper_.join();
+  timer_.reset();
+  transport_.reset();
 }
 
-Outcome SocketClient::begin(const TargetList& targets, Bytes bytes) {
-  Lock lock(mutex_);
-  const Time deadline = Steady::now() + options_.max_wait;
-  while (depth_ > 0 || connecting_) {  // connecting is bounded
-    if (depth_ > 0 && covered(targets)) return ++depth_, phase_.outcome;
-    const bool late = changed_.wait_until(lock, deadline) == std::cv_status::timeout;
-    if (late && depth_ > 0) return ++depth_, Outcome::kTooLong;
-  }
-  depth_ = 1;
-  phase_ = Phase{};
-  phase_.request = {.ticket = next_ticket_++, .bytes = bytes, .targets = targets};
-  phase_.outcome = ask(deadline);
-  start_keeper();
-  return phase_.outcome;
+void GateClient::DeferredCalls::run(GateClient& client) {
+  for (const std::string& line : say) client.options_.say(line);
+  for (const auto& connection : close) connection->close({ErrorCode::kStopped, "the client closed the connection"});
+  if (connect) client.connect();
+  for (auto& [done_of_one, outcome] : done) done_of_one(outcome);
 }
 
-bool SocketClient::covered(const TargetList& targets) const {
-  const TargetList& open = phase_.request.targets;
+// ---- phases ----
+
+void GateClient::begin(const TargetList& targets, Bytes bytes, Done done) {
+  DeferredCalls deferred;
+  {
+    Lock lock(mutex_);
+    pending_.push_back({bounded(targets), bytes, now() + options_.max_wait, std::move(done)});
+    start_pending(deferred);
+    set_timer();
+  }
+  deferred.run(*this);
+}
+
+void GateClient::end() {
+  DeferredCalls deferred;
+  {
+    Lock lock(mutex_);
+    if (phase_.depth == 0 || --phase_.depth > 0) return;
+    send_release();
+    close_unresponsive(deferred);
+    phase_ = {};
+    start_pending(deferred);
+    if (!pending_.empty() || phase_.depth > 0) set_timer();
+  }
+  deferred.run(*this);
+}
+
+// Starts the first pending begin() if no phase is open. Those that the open phase covers join it.
+void GateClient::start_pending(DeferredCalls& deferred) {
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    if (phase_.depth > 0 && !covered(it->targets)) {
+      ++it;
+      continue;
+    }
+    PendingBegin begin = std::move(*it);
+    it = pending_.erase(it);
+    if (phase_.depth == 0) {
+      start(std::move(begin), deferred);
+    } else {
+      ++phase_.depth;
+      if (phase_.state == PhaseState::kAsking)
+        phase_.waiting.push_back(std::move(begin.done));
+      else
+        deferred.done.emplace_back(std::move(begin.done), phase_.outcome);
+    }
+  }
+}
+
+bool GateClient::covered(const TargetList& targets) const {
+  const TargetList& open = phase_.targets;
   if (open.all || open == targets) return true;
   if (targets.all) return false;
   const auto inner = targets.resolve(kMaxTargets), outer = open.resolve(kMaxTargets);
   return inner && outer && inner->within(*outer);
 }
 
-void SocketClient::end() {
-  {
-    std::lock_guard guard(mutex_);
-    if (depth_ == 0 || --depth_ > 0) return;
-    end_phase();
-  }
-  changed_.notify_all();
+void GateClient::start(PendingBegin begin, DeferredCalls& deferred) {
+  phase_.state = PhaseState::kAsking;
+  phase_.depth = 1;
+  phase_.ticket = ++last_ticket_;
+  phase_.targets = std::move(begin.targets);
+  phase_.bytes = begin.bytes;
+  phase_.deadline = begin.deadline;
+  phase_.waiting.push_back(std::move(begin.done));
+  if (gate_unavailable_) return decide(PhaseState::kWithoutTurn, unavailable_outcome_, deferred);
+  if (connection_ && open_.tag == 0) return send_ask();
+  if (connection_) return;  // asks when the session is open
+  phase_.connect_by = std::min(now() + options_.answer_bound, phase_.deadline);
+  deferred.connect = !std::exchange(connecting_, true);
 }
 
-Duration SocketClient::lease_left() const {
-  std::lock_guard guard(mutex_);
-  if (depth_ == 0 || !phase_.holding || phase_.lost) return Duration::zero();
-  return std::max<Duration>(phase_.lease_until - Steady::now(), Duration::zero());
+void GateClient::decide(PhaseState state, GateOutcome outcome, DeferredCalls& deferred) {
+  phase_.state = state;
+  phase_.outcome = outcome;
+  if (outcome == GateOutcome::kGranted) said_lost_ = said_timed_out_ = said_refused_ = said_unavailable_ = false;
+  for (Done& done : std::exchange(phase_.waiting, {})) deferred.done.emplace_back(std::move(done), outcome);
 }
 
-void SocketClient::abandon_after_fork() {
-  // Only this thread lives in the child; the mutex was taken by nobody, or by one who is not here.
-  if (channel_) channel_->abandon();
-  channel_.reset();
+void GateClient::give_up(GateOutcome outcome, const std::string& why, DeferredCalls& deferred) {
+  drop_connection(deferred);
+  gate_unavailable_ = true;
+  unavailable_outcome_ = outcome;
+  next_connect_ = now() + retry_after();
+  say_once(said_unavailable_,
+           fmt::format("{} ({})", explain(outcome), why.empty() ? net::to_text(options_.endpoint) : why), deferred);
+  if (phase_.state == PhaseState::kAsking) decide(PhaseState::kWithoutTurn, outcome, deferred);
 }
 
-Outcome SocketClient::ask(Time deadline) {
-  if (away_) return away_outcome_;
-  if (!channel_ && !known_) {  // there may never have been a gate: one attempt tells
-    auto channel = Channel::open(address_, hello(), options_.answer_bound);
-    if (!channel)
-      return give_up(channel.error().code == ErrorCode::kTimeout ? Outcome::kSilent : Outcome::kUnreachable);
-    install(std::move(*channel));
-  }
-  if (!(channel_ && post(phase_.request)) && !reconnect(deadline)) return give_up(Outcome::kUnreachable);
-  const Outcome outcome = wait_for_turn(deadline);
-  if (outcome == Outcome::kGranted) said_lost_ = said_long_ = said_refused_ = said_away_ = false;
-  return outcome;
+void GateClient::lose(const std::string& why, DeferredCalls& deferred) {
+  phase_.state = PhaseState::kWithoutTurn;
+  close_unresponsive(deferred);
+  if (options_.say && !std::exchange(said_lost_, true))
+    deferred.say.push_back(fmt::format("lost the turn during a phase: {}; continuing without it", why));
 }
 
-Outcome SocketClient::wait_for_turn(Time deadline) {
-  // Often enough that most of a lease is left, provably, when the grant comes.
-  while (true) {
-    const Duration step = std::min(options_.answer_bound / 2, lease_ / 4);
-    const Time now = Steady::now();
-    const Time heard_by = phase_.awaiting ? phase_.sent + options_.answer_bound : phase_.sent + step;
-    const Duration wait = std::min<Duration>({step, deadline - now, heard_by - now});
-    auto message = channel_->receive(std::max(wait, Duration(1)));
-    if (!message && message.error().code == ErrorCode::kProtocol) return give_up(Outcome::kRefused);
-    if (!message && !reconnect(deadline)) return give_up(Outcome::kUnreachable);
-    if (message && *message) {
-      const auto* answer = std::get_if<AnswerMessage>(&**message);
-      if (!answer) return give_up(Outcome::kRefused);
-      if (const auto outcome = hear(*answer)) return *outcome;
-    }
-    const Time after = Steady::now();
-    if (after >= deadline) {
-      (void)channel_->send(ReleaseMessage{phase_.request.ticket});
-      say_once(said_long_,
-               fmt::format("no turn within {:.1f} s", std::chrono::duration<double>(options_.max_wait).count()));
-      return Outcome::kTooLong;
-    }
-    if (phase_.awaiting && after >= phase_.sent + options_.answer_bound) return give_up(Outcome::kSilent);
-    if (!phase_.awaiting && after >= phase_.sent + step) post(RenewMessage{phase_.request.ticket});
-  }
+void GateClient::say_once(bool& said, std::string line, DeferredCalls& deferred) {
+  if (options_.say && !std::exchange(said, true)) deferred.say.push_back(line + "; proceeding without a turn");
 }
 
-// An answer while waiting; an outcome ends the wait.
-std::optional<Outcome> SocketClient::hear(const AnswerMessage& answer) {
-  if (answer.ticket != phase_.request.ticket && answer.ticket != 0) return std::nullopt;  // of an earlier phase
-  // A grant or a loss may cross a renewal on its way to the gate: then it answers nothing, and proves nothing.
-  const bool crossing = answer.kind == Answer::Kind::kGranted || answer.kind == Answer::Kind::kLost;
-  if (phase_.awaiting && (phase_.asked || !crossing)) {
-    phase_.awaiting = false;
-    phase_.acknowledged = phase_.sent;
-  }
-  switch (answer.kind) {
-    case Answer::Kind::kQueued:
-      phase_.arrived = answer.arrived;
-      return std::nullopt;
-    case Answer::Kind::kRenewed:
-      return std::nullopt;
-    case Answer::Kind::kGranted:
-      phase_.group = answer.group;
-      return granted();
-    case Answer::Kind::kLost:
-      ask_again();
-      return std::nullopt;
-    case Answer::Kind::kRefused:
-      break;
-  }
-  say_once(said_refused_, "the gate refused the request: " + answer.text);
-  if (answer.ticket == 0) channel_.reset();  // and it has closed the connection
-  return Outcome::kRefused;
+Duration GateClient::provable_lease() const {
+  return lease_ - lease_ / 1000;  // allowance for clocks of different speed
 }
 
-std::optional<Outcome> SocketClient::granted() {
-  // The lease began when the gate granted, which was after it read the last message that it has answered.
-  phase_.lease_until = phase_.acknowledged + lease_;
-  if (Steady::now() >= phase_.lease_until) {  // we slept through it: others may hold the lock by now
-    ask_again();
-    return std::nullopt;
-  }
-  phase_.holding = true;
-  // Having waited, less than a whole lease may be left as far as we can prove.
-  if (phase_.arrived && !phase_.awaiting) post(RenewMessage{phase_.request.ticket});
-  return Outcome::kGranted;
-}
-
-bool SocketClient::post(const Message& message) {
-  phase_.sent = Steady::now();
-  phase_.awaiting = true;
-  phase_.asked = !std::holds_alternative<RenewMessage>(message);
-  return channel_->send(message).has_value();
-}
-
-bool SocketClient::ask_again() {
-  (void)channel_->send(ReleaseMessage{phase_.request.ticket});
-  phase_.request.ticket = next_ticket_++;
-  phase_.arrived.reset();
-  return post(phase_.request);
-}
-
-// The connection is gone: the gate is being restarted, perhaps. Tries for as long as an answer may take.
-bool SocketClient::reconnect(Time deadline) {
-  channel_.reset();
-  const Time until = std::min(Steady::now() + options_.answer_bound, deadline);
-  while (true) {
-    const Duration left = until - Steady::now();
-    if (left <= Duration::zero()) return false;
-    auto channel = Channel::open(address_, hello(), left);
-    if (channel) {
-      install(std::move(*channel));
-      if (post(reassertion())) return true;
-      channel_.reset();
-    }
-    std::this_thread::sleep_for(std::min<Duration>(left, std::chrono::milliseconds(20)));
-  }
-}
-
-void SocketClient::install(Channel channel) {
-  lease_ = channel.welcome().lease;
-  channel_ = std::move(channel);
-  known_ = true;
-}
-
-ReassertMessage SocketClient::reassertion() const {
-  return {.request = phase_.request,
-          .holding = phase_.holding,
-          .arrived = phase_.arrived.value_or(TimePoint{}),
-          .group = phase_.group};
-}
-
-Hello SocketClient::hello() const {
-  return {.session = session_, .process = static_cast<std::uint32_t>(getpid()), .job = options_.job};
-}
-
-Outcome SocketClient::give_up(Outcome outcome) {
-  channel_.reset();
-  away_ = true;
-  away_outcome_ = outcome;
-  say_once(said_away_, fmt::format("{} ({})", explain(outcome), address_.text()));
-  return outcome;
-}
-
-void SocketClient::say(std::string line) const {
-  if (options_.say) options_.say(line);
-}
-
-void SocketClient::say_once(bool& said, std::string line) {
-  if (!std::exchange(said, true)) say(line + "; going ahead without a turn");
-}
-
-void SocketClient::end_phase() {
-  depth_ = 0;
-  if (channel_ && phase_.holding && !channel_->send(ReleaseMessage{phase_.request.ticket})) channel_.reset();
-  phase_ = Phase{};
-}
-
-void SocketClient::start_keeper() {
-  if (!keeper_.joinable() && !stop_) keeper_ = std::thread([this] { keep(); });
-}
-
-void SocketClient::keep() {
+Duration GateClient::lease_left() const {
   Lock lock(mutex_);
-  while (!stop_) {
-    stopped_.wait_for(lock, tick());
-    if (stop_) return;
-    if (channel_) listen();
-    if (channel_) keep_lease();
-    if (!channel_ && (away_ || (phase_.holding && !phase_.lost))) find_gate(lock);
+  if (phase_.state != PhaseState::kHolding || !phase_.confirmed) return Duration::zero();
+  return std::max(phase_.lease_until - now(), Duration::zero());
+}
+
+void GateClient::attend() {
+  net::ConnectionPointer connection;
+  std::uint64_t tag = 0;
+  {
+    Lock lock(mutex_);
+    // A thread in await_reply() is woken only by an answer or by the end of the connection.
+    if (phase_.state != PhaseState::kAsking || options_.max_wait < options_.answer_bound) return;
+    if (!connection_ || ask_.tag == 0 || ask_answered_) return;
+    connection = connection_;
+    tag = ask_.tag;
+  }
+  connection->await_reply(tag, [this, tag] {
+    Lock lock(mutex_);
+    return ask_.tag == tag && !ask_answered_;
+  });
+}
+
+void GateClient::abandon_after_fork() {
+  if (connection_) connection_->abandon_after_fork();
+}
+
+// ---- messages to the gate ----
+
+void GateClient::send_open() {
+  open_ = {++last_tag_, now()};
+  wire::GateOpenRequest request{.session = session_, .number = options_.number, .process = options_.process};
+  if (phase_.state == PhaseState::kAsking || phase_.state == PhaseState::kHolding) request.ticket = phase_.ticket;
+  connection_->send({.frame = wire::encode(request, {.tag = open_.tag})});
+}
+
+void GateClient::send_ask() {
+  ask_ = {++last_tag_, now()};
+  ask_answered_ = false;
+  wire::GateAskRequest request{.ticket = phase_.ticket,
+                               .bytes = phase_.bytes.count(),
+                               .all = phase_.targets.all,
+                               .targets = phase_.targets.ranges,
+                               .arrived = phase_.arrived,
+                               .group = phase_.group};
+  if (phase_.state == PhaseState::kHolding)
+    request.claim = Claim::kHeld;
+  else if (std::exchange(phase_.asked, true))
+    request.claim = Claim::kWaited;
+  connection_->send({.frame = wire::encode(request, {.tag = ask_.tag})});
+}
+
+void GateClient::send_renew() {
+  renew_ = {++last_tag_, now()};
+  connection_->send({.frame = wire::encode(wire::GateRenewRequest{phase_.ticket}, {.tag = renew_.tag})});
+}
+
+// Releases or withdraws the request, if it was sent. Later answers to it are ignored.
+void GateClient::send_release() {
+  // An open without a reply told the gate to keep the request of the earlier connection.
+  const bool known = connection_ && (ask_.tag != 0 || (open_.tag != 0 && phase_.asked));
+  ask_ = renew_ = {};
+  if (known) connection_->send({.frame = wire::encode(wire::GateRelease{phase_.ticket}, {.tag = ++last_tag_})});
+}
+
+void GateClient::ask_again() {
+  send_release();
+  phase_.ticket = ++last_ticket_;
+  phase_.asked = false;
+  phase_.arrived = {};
+  send_ask();
+}
+
+// ---- messages from the gate ----
+
+void GateClient::received(const net::ConnectionPointer& from, net::Incoming message) {
+  DeferredCalls deferred;
+  {
+    Lock lock(mutex_);
+    const std::uint64_t tag = message.header.tag;
+    if (from != connection_ || tag == 0 || stopping_) return;
+    if (tag == open_.tag)
+      handle_open_reply(message, deferred);
+    else if (tag == ask_.tag)
+      handle_answer<wire::GateAskRequest>(message, ask_, deferred);
+    else if (tag == renew_.tag)
+      handle_answer<wire::GateRenewRequest>(message, std::exchange(renew_, {}), deferred);
+    else
+      return;
+    set_timer();
+  }
+  deferred.run(*this);
+}
+
+void GateClient::handle_open_reply(const net::Incoming& message, DeferredCalls& deferred) {
+  open_ = {};
+  const auto reply = wire::decode<wire::GateOpenReply>(message.header, message.body);
+  if (!reply) return give_up(GateOutcome::kRefused, reply.error().message, deferred);
+  if (reply->head.status != wire::kOk) return give_up(GateOutcome::kRefused, reply->head.message, deferred);
+  close_unresponsive(deferred);  // this connection replaces it
+  lease_ = reply->lease;
+  gate_answered_ = true;
+  gate_unavailable_ = false;
+  phase_.connect_by = TimePoint::max();
+  if (phase_.state == PhaseState::kHolding && now() >= phase_.lease_until)
+    lose("the gate was unreachable for longer than the lease", deferred);
+  if (phase_.state == PhaseState::kAsking || phase_.state == PhaseState::kHolding) send_ask();
+}
+
+// An answer to `sent`, an ask or a renewal. An ask has several answers.
+template <typename Request>
+void GateClient::handle_answer(const net::Incoming& message, const SentRequest& sent, DeferredCalls& deferred) {
+  constexpr bool kAsk = std::is_same_v<Request, wire::GateAskRequest>;
+  const auto reply = wire::decode<typename Request::Reply>(message.header, message.body);
+  if (!reply) return give_up(GateOutcome::kRefused, reply.error().message, deferred);
+  const bool asking = phase_.state == PhaseState::kAsking, holding = phase_.state == PhaseState::kHolding;
+  const bool direct = !kAsk || !std::exchange(ask_answered_, true);
+  if (direct) phase_.acknowledged = sent.at;
+  if (reply->head.status != wire::kOk) {
+    if (asking && !kAsk) return ask_again();  // the gate does not know this request any more
+    ask_ = renew_ = {};
+    if (holding) return lose(reply->head.message, deferred);
+    if (!asking) return;
+    say_once(said_refused_, "the gate refused the request: " + reply->head.message, deferred);
+    const bool wrong = wire::to_error(reply->head).code == ErrorCode::kInvalid;
+    return decide(PhaseState::kWithoutTurn, wrong ? GateOutcome::kInvalid : GateOutcome::kRefused, deferred);
+  }
+  switch (reply->state) {
+    case wire::GateState::kQueued:
+      if (asking) phase_.arrived = reply->arrived;
+      return;
+    case wire::GateState::kHolding:
+      if (holding && direct) {
+        phase_.lease_until = sent.at + provable_lease();
+        phase_.confirmed = true;
+      }
+      if (!asking || !kAsk) return;
+      phase_.arrived = reply->arrived;
+      phase_.group = reply->group;
+      return granted(deferred);
+    case wire::GateState::kLost:
+      if (asking) return ask_again();
+      ask_ = renew_ = {};
+      if (holding) lose("the lease expired", deferred);
+      return;
   }
 }
 
-Duration SocketClient::tick() const {
-  const Duration often = std::min<Duration>(lease_ / 6, std::chrono::seconds(5));
-  if (!away_) return often;
-  return std::clamp<Duration>(options_.answer_bound / 2, std::chrono::milliseconds(50), std::chrono::seconds(1));
+void GateClient::granted(DeferredCalls& deferred) {
+  // The lease started when the gate granted, which was after it read the last message that it answered.
+  phase_.lease_until = phase_.acknowledged + provable_lease();
+  phase_.confirmed = true;
+  if (now() >= phase_.lease_until) return ask_again();  // suspended for too long: another job may hold the targets
+  decide(PhaseState::kHolding, GateOutcome::kGranted, deferred);
 }
 
-// What the gate has said since.
-void SocketClient::listen() {
-  while (channel_) {
-    const auto message = channel_->receive(Duration::zero());
-    if (!message) return channel_.reset();
-    if (!*message) return;
-    const auto* answer = std::get_if<AnswerMessage>(&**message);
-    if (!answer || answer->ticket != phase_.request.ticket || !phase_.holding) continue;
-    if (answer->kind == Answer::Kind::kRenewed && phase_.awaiting) {
-      phase_.awaiting = false;
-      phase_.lease_until = phase_.sent + lease_;
-    } else if (answer->kind == Answer::Kind::kLost || answer->kind == Answer::Kind::kRefused) {
-      lose(answer->kind == Answer::Kind::kLost ? "the lease ran out" : answer->text);
+// ---- the connection ----
+
+void GateClient::connect() {
+  net::ConnectOptions options = options_.connect;
+  options.timeout = options_.answer_bound;
+  options.watch = true;
+  transport_->connect(options_.endpoint, std::move(options), *this,
+                      [this](Result<net::ConnectionPointer> connection) { connected(std::move(connection)); });
+}
+
+void GateClient::connected(Result<net::ConnectionPointer> connection) {
+  DeferredCalls deferred;
+  {
+    Lock lock(mutex_);
+    if (stopping_) return;
+    connecting_ = false;
+    next_connect_ = now() + retry_after();
+    const bool early = connection && closed_early_ == *connection;
+    closed_early_ = nullptr;
+    if (connection && !early) {
+      connection_ = std::move(*connection);
+      send_open();
+    } else if (phase_.state == PhaseState::kAsking && !gate_answered_) {  // there may be no gate at all
+      const bool silent = !connection && connection.error().code == ErrorCode::kTimeout;
+      give_up(silent ? GateOutcome::kNoAnswer : GateOutcome::kUnreachable,
+              connection ? "the gate closed the connection" : connection.error().message, deferred);
     }
+    set_timer();
   }
+  deferred.run(*this);
 }
 
-void SocketClient::keep_lease() {
-  if (!phase_.holding || phase_.lost) return;
-  const Time now = Steady::now();
-  if (phase_.awaiting) {
-    if (now >= phase_.sent + options_.answer_bound) channel_.reset();  // hangs; look for it anew
-  } else if (now >= phase_.lease_until - lease_ * 2 / 3) {
-    if (!post(RenewMessage{phase_.request.ticket})) channel_.reset();
+void GateClient::closed(const net::ConnectionPointer& connection, const Error& why) {
+  DeferredCalls deferred;
+  {
+    Lock lock(mutex_);
+    if (stopping_) return;
+    if (connection == unresponsive_) {
+      unresponsive_ = nullptr;
+      phase_.confirmed = false;
+      return;
+    }
+    if (connection != connection_) {
+      if (connecting_) closed_early_ = connection;
+      return;
+    }
+    connection_ = nullptr;
+    drop_connection(deferred);
+    phase_.confirmed = false;
+    if (phase_.state == PhaseState::kAsking && !gate_answered_)
+      give_up(GateOutcome::kUnreachable, why.message, deferred);
+    else if (phase_.state == PhaseState::kAsking &&
+             phase_.connect_by == TimePoint::max())  // else the bound of the earlier connection loss still applies
+      phase_.connect_by = std::min(now() + options_.answer_bound, phase_.deadline);
+    set_timer();
   }
+  deferred.run(*this);
 }
 
-void SocketClient::find_gate(Lock& lock) {
-  connecting_ = true;
-  const Hello greeting = hello();
-  lock.unlock();
-  auto channel = Channel::open(address_, greeting, options_.answer_bound);
-  lock.lock();
-  connecting_ = false;
-  changed_.notify_all();
-  const bool held = phase_.holding && !phase_.lost;
-  if (held && Steady::now() >= phase_.lease_until) lose("the gate was away for longer than the lease");
-  if (!channel || channel_) return;
-  away_ = false;
-  install(std::move(*channel));
-  if (phase_.holding && !phase_.lost && !post(reassertion())) channel_.reset();
-}
-
-void SocketClient::lose(const std::string& why) {
-  phase_.lost = true;
-  if (!std::exchange(said_lost_, true)) say(fmt::format("lost the lock while in a phase: {}; going on", why));
-}
-
-}  // namespace
-
-Result<std::unique_ptr<Client>> Client::create(ClientOptions options) {
-  auto address = Address::parse(options.address);
-  if (!address) return Failure(address.error());
-  if (options.answer_bound <= Duration::zero())
-    return fail(ErrorCode::kInvalid, "the bound on an answer must not be 0");
-  return std::make_unique<SocketClient>(std::move(options), std::move(*address));
-}
-
-Result<std::string> query_status(const std::string& address_text, Duration timeout) {
-  const auto address = Address::parse(address_text);
-  if (!address) return Failure(address.error());
-  auto channel = Channel::open(*address, timeout);
-  if (!channel) return Failure(channel.error());
-  if (auto sent = channel->send(StatusQuery{}); !sent) return Failure(sent.error());
-  std::string document;
-  while (true) {
-    auto message = channel->receive(timeout);
-    if (!message) return Failure(message.error());
-    if (!*message) return fail(ErrorCode::kTimeout, fmt::format("the gate at {} does not answer", address->text()));
-    const auto* piece = std::get_if<StatusPiece>(&**message);
-    if (!piece) return fail(ErrorCode::kProtocol, "the gate answered something else than its status");
-    document += piece->text;
-    if (piece->last) return document;
+void GateClient::drop_connection(DeferredCalls& deferred) {
+  if (connection_) {
+    deferred.close.push_back(std::exchange(connection_, nullptr));
+    phase_.confirmed = false;  // the gate ends the turn when the connection closes
   }
+  open_ = ask_ = renew_ = {};
+}
+
+void GateClient::close_unresponsive(DeferredCalls& deferred) {
+  if (unresponsive_) deferred.close.push_back(std::exchange(unresponsive_, nullptr));
+}
+
+// ---- time ----
+
+bool GateClient::wants_connection() const {
+  return gate_unavailable_ || phase_.state == PhaseState::kAsking || phase_.state == PhaseState::kHolding;
+}
+
+Duration GateClient::retry_after() const {
+  if (phase_.state == PhaseState::kAsking) return kConnectAgain;
+  if (phase_.state == PhaseState::kHolding) return std::clamp<Duration>(lease_ / 20, kConnectAgain, 500ms);
+  return std::clamp<Duration>(options_.answer_bound / 2, 50ms, 1s);
+}
+
+// Interval of a waiter's renewals: short enough that most of the lease is left when the grant arrives.
+Duration GateClient::step() const {
+  return std::min(options_.answer_bound / 2, lease_ / 4);
+}
+
+std::optional<TimePoint> GateClient::unanswered_since() const {
+  std::optional<TimePoint> since;
+  const auto add = [&](const SentRequest& sent) {
+    if (sent.tag != 0) since = std::min(since.value_or(sent.at), sent.at);
+  };
+  add(open_);
+  add(renew_);
+  if (!ask_answered_) add(ask_);
+  return since;
+}
+
+TimePoint GateClient::renew_at() const {
+  if (!connection_ || ask_.tag == 0 || !ask_answered_ || renew_.tag != 0) return TimePoint::max();
+  if (phase_.state == PhaseState::kAsking) return phase_.acknowledged + step();
+  return phase_.state == PhaseState::kHolding ? phase_.lease_until - lease_ * 2 / 3 : TimePoint::max();
+}
+
+// When to call work() next.
+TimePoint GateClient::next_wake() const {
+  const bool asking = phase_.state == PhaseState::kAsking, holding = phase_.state == PhaseState::kHolding;
+  TimePoint next = TimePoint::max();
+  if (!pending_.empty()) next = pending_.front().deadline;
+  if (const auto since = unanswered_since()) next = std::min(next, *since + options_.answer_bound);
+  if (asking) next = std::min(next, phase_.deadline);
+  if (asking && !connection_) next = std::min(next, phase_.connect_by);
+  if (holding) next = std::min(next, phase_.lease_until);
+  if (!connection_ && !connecting_ && wants_connection()) next = std::min(next, next_connect_);
+  return std::min(next, renew_at());
+}
+
+// A timer that fires too early only costs one call of tick().
+void GateClient::set_timer() {
+  const TimePoint next = next_wake();
+  if (next < timer_at_ && !stopping_) timer_->set(timer_at_ = next);
+}
+
+void GateClient::tick() {
+  DeferredCalls deferred;
+  {
+    Lock lock(mutex_);
+    timer_at_ = TimePoint::max();
+    if (stopping_) return;
+    work(deferred);
+    set_timer();
+  }
+  deferred.run(*this);
+}
+
+void GateClient::work(DeferredCalls& deferred) {
+  const TimePoint time = now();
+  while (!pending_.empty() && pending_.front().deadline <= time) {  // proceeds beside the open phase
+    ++phase_.depth;
+    deferred.done.emplace_back(std::move(pending_.front().done), GateOutcome::kTimedOut);
+    pending_.pop_front();
+  }
+  if (const auto since = unanswered_since(); since && time >= *since + options_.answer_bound) {
+    if (phase_.state == PhaseState::kAsking) give_up(GateOutcome::kNoAnswer, "", deferred);
+    if (phase_.state == PhaseState::kHolding && !unresponsive_) unresponsive_ = std::exchange(connection_, nullptr);
+    drop_connection(deferred);  // a holder reconnects
+  }
+  if (phase_.state == PhaseState::kAsking && time >= phase_.deadline) {
+    send_release();
+    say_once(said_timed_out_,
+             fmt::format("no turn within {:.1f} s", std::chrono::duration<double>(options_.max_wait).count()),
+             deferred);
+    decide(PhaseState::kWithoutTurn, GateOutcome::kTimedOut, deferred);
+  }
+  if (phase_.state == PhaseState::kAsking && !connection_ && time >= phase_.connect_by)
+    give_up(gate_answered_ ? GateOutcome::kUnreachable : GateOutcome::kNoAnswer, "", deferred);
+  if (phase_.state == PhaseState::kHolding && time >= phase_.lease_until) {
+    lose(connection_ ? "the lease expired" : "the gate was unreachable for longer than the lease", deferred);
+    send_release();
+  }
+  if (time >= renew_at()) send_renew();
+  if (!connection_ && !connecting_ && wants_connection() && time >= next_connect_)
+    deferred.connect = connecting_ = true;
 }
 
 }  // namespace tutti::gate

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who goes next at the gate, and the table of all disciplines.
+// Disciplines decide which job gets the next turn at the gate. This header also has the table of all disciplines.
 #pragma once
 
 #include <tutti/base.h>
@@ -15,52 +15,56 @@
 
 namespace tutti::gate {
 
-// What the lock table has seen so far of the job that asks, and of all jobs.
+// What the lock table has measured so far.
 struct History {
-  std::optional<Duration> period;           // of this job: mean time from one phase to the next, its waiting left out
-  std::optional<Duration> hold;             // of this job: how long its last phase held the lock
-  double bytes_per_second = 1e9;            // of all jobs: announced bytes over time held; 1e9 until something was seen
-  std::optional<double> typical_magnitude;  // of all jobs: mean of the decimal logarithms of their last periods in s
+  std::optional<Duration> period;           // of this job: mean time from one phase to the next, without waiting
+  std::optional<Duration> hold;             // of this job: how long its last phase held its targets
+  double bytes_per_second = 1e9;            // of all jobs: announced bytes over time held; 1e9 at first
+  std::optional<double> typical_magnitude;  // of all jobs: mean log10 of their periods in s
 };
 
-// Where a new request stands.
+// The position of a new request in the queue.
 struct Placement {
   // Requests of different groups never exclude each other: a target has at most one holder per group.
   std::uint32_t group = 0;
-  // The smaller goes first; equal ranks by arrival.
+  // Smaller ranks are served first; equal ranks in order of arrival.
   double rank = 0;
 };
 
-// Knows no clock: what it goes by is in the arguments, and in what it was told of earlier requests. Not thread-safe.
+// Has no clock. Decisions depend only on the arguments of this and earlier calls. Not thread-safe.
 class Discipline {
  public:
   virtual ~Discipline() = default;
 
-  virtual Placement place(Bytes announced, const History& history) = 0;  // announced 0: unknown
+  // Called once for each new request. announced 0: unknown size.
+  virtual Placement place(Bytes announced, const History& history) = 0;
 
-  // A request that was placed there has been granted.
-  virtual void granted(const Placement& /*place*/) {}
+  // Placement::group is below this.
+  virtual std::uint32_t groups() const { return 1; }
 
-  // True: a request that waits keeps its targets from everyone after it, though it cannot use them yet.
-  // False: whoever finds all its targets free goes, until somebody else has waited longer than limit().
+  // A request with this placement was granted.
+  virtual void granted(const Placement& /*placement*/) {}
+
+  // True: a waiting request reserves its targets, so later requests cannot pass it.
+  // False: a request is granted as soon as all its targets are free, unless an overdue request waits for one of them.
   virtual bool keeps_order() const = 0;
 
-  // Waiting this long puts a request ahead of all that are not overdue, and nobody passes it any more.
+  // A request that has waited this long is overdue: it is served before all others, and no request passes it.
   virtual std::optional<Duration> limit() const = 0;
 };
 
 struct DisciplineInfo {
   std::string name;
   std::string summary;
-  std::string paper;  // where it comes from; empty: our own
+  std::string paper;  // source; empty: our own
   std::vector<OptionInfo> options;
   std::function<std::unique_ptr<Discipline>(const OptionValues&)> make;
 };
 
-// Every discipline there is; the only place that knows them by name.
+// The table of all disciplines. No other code knows them by name.
 const std::vector<DisciplineInfo>& disciplines();
 
-// kNotFound: no such discipline, with the names there are. kInvalid: a wrong option, with those it takes.
+// kNotFound: no such discipline; the message lists all names. kInvalid: a wrong option; the message lists the options.
 Result<std::unique_ptr<Discipline>> make_discipline(std::string_view name, const OptionTexts& options);
 
 }  // namespace tutti::gate

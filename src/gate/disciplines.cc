@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disciplines. A new one is a class and a row of the table at the end.
+// The disciplines. To add one, write a class and a row of the table at the end.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,27 +7,24 @@
 #include <limits>
 #include <map>
 
+#include "base/units.h"
 #include "gate/discipline.h"
 
 namespace tutti::gate {
 namespace {
 
-double seconds(Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 // Locking with order preservation (thesis, figure 3.5 (a)).
-class Fifo final : public Discipline {
+class FifoDiscipline final : public Discipline {
  public:
   Placement place(Bytes, const History&) override { return {}; }
   bool keeps_order() const override { return true; }
   std::optional<Duration> limit() const override { return std::nullopt; }
 };
 
-// Locking without order preservation (thesis, figure 3.5 (b)) and its upper limit on blocking.
-class FifoPass final : public Discipline {
+// Locking without order preservation (thesis, figure 3.5 (b)), with its upper limit on blocking.
+class FifoPassDiscipline final : public Discipline {
  public:
-  explicit FifoPass(Duration limit) : limit_(limit) {}
+  explicit FifoPassDiscipline(Duration limit) : limit_(limit) {}
   Placement place(Bytes, const History&) override { return {}; }
   bool keeps_order() const override { return false; }
   std::optional<Duration> limit() const override { return limit_; }
@@ -36,17 +33,17 @@ class FifoPass final : public Discipline {
   Duration limit_;
 };
 
-// How long a phase will hold its targets: announced, else as long as the job's last one; nothing if neither is known.
+// How long a phase will hold its targets, in seconds: from the announced size, else as long as the job's last phase.
 std::optional<double> expected_hold(Bytes announced, const History& history) {
   if (announced.count() > 0) return static_cast<double>(announced.count()) / history.bytes_per_second;
   return history.hold ? std::optional(seconds(*history.hold)) : std::nullopt;
 }
 
-// The smallest phase first. What is not announced is taken from the job's last phase at the rate seen so far;
-// a job of which nothing is known goes after all that are known.
-class Shortest final : public Discipline {
+// The smallest phase first. A size that is not announced is estimated from the job's last phase and the measured rate.
+// Jobs without either are served last.
+class ShortestDiscipline final : public Discipline {
  public:
-  explicit Shortest(Duration limit) : limit_(limit) {}
+  explicit ShortestDiscipline(Duration limit) : limit_(limit) {}
 
   Placement place(Bytes announced, const History& history) override {
     if (announced.count() > 0) return {.group = 0, .rank = static_cast<double>(announced.count())};
@@ -60,44 +57,48 @@ class Shortest final : public Discipline {
   Duration limit_;
 };
 
-// Set-10 of IO-Sets: jobs are classed by the order of magnitude of the time from one phase to the next, and class i has
-// a weight of 10^-i. In a class one job goes at a time, in order of arrival. A job without a history is taken to be
-// like the others.
+// Set-10 of IO-Sets: the class of a job is the order of magnitude of its period, the time from one phase to the next.
+// Class i has a weight of 10^-i. In a class, one job has a turn at a time, in order of arrival. A job without a history
+// gets the class of the typical job.
 //
-// IO-Sets lets the classes write at the same time and share the bandwidth by weight. A disk pays for that with most of
-// its bandwidth, so by default the classes share its time: one turn at a time, given to the class that has had the
-// least time for its weight (start-time fair queueing). No class can be starved; with one class only, this is `fifo`.
-class Set10 final : public Discipline {
+// In IO-Sets the classes write at the same time and share the bandwidth by weight. A disk loses most of its bandwidth
+// to seeks then. So by default the classes share time: there is one turn at a time, for the class that has used the
+// least time relative to its weight (start-time fair queueing). No class starves. With one class, this is `fifo`.
+class Set10Discipline final : public Discipline {
  public:
-  explicit Set10(bool together) : together_(together) {}
+  explicit Set10Discipline(bool together) : together_(together) {}
 
   Placement place(Bytes announced, const History& history) override {
     if (!history.period && !history.typical_magnitude) return {.group = 0, .rank = together_ ? 0 : time_};
     const double logarithm =
         history.period ? std::log10(std::max(seconds(*history.period), 1e-9)) : *history.typical_magnitude;
-    const int magnitude = static_cast<int>(std::round(logarithm));
+    const int magnitude = std::clamp(static_cast<int>(std::round(logarithm)), kSmallestMagnitude, kLargestMagnitude);
     if (together_) return {.group = static_cast<std::uint32_t>(magnitude - kSmallestMagnitude) + 1, .rank = 0};
     double& class_finish = finish_[magnitude];
     const double start = std::max(time_, class_finish);
     class_finish = start + expected_hold(announced, history).value_or(1) * std::pow(10, magnitude);
     return {.group = 0, .rank = start};
   }
-  void granted(const Placement& place) override { time_ = std::max(time_, place.rank); }
+  std::uint32_t groups() const override {
+    return together_ ? static_cast<std::uint32_t>(kLargestMagnitude - kSmallestMagnitude) + 2 : 1;
+  }
+  void granted(const Placement& placement) override { time_ = std::max(time_, placement.rank); }
   bool keeps_order() const override { return true; }
   std::optional<Duration> limit() const override { return std::nullopt; }
 
  private:
   static constexpr int kSmallestMagnitude = -9;  // a nanosecond; keeps group numbers positive
+  static constexpr int kLargestMagnitude = 10;   // centuries: the range of a Duration
   const bool together_;
-  double time_ = 0;               // virtual: the rank of the last one that went
-  std::map<int, double> finish_;  // of each class: when, in virtual time, it has had what it asked for so far
+  double time_ = 0;               // virtual time: the rank of the last granted request
+  std::map<int, double> finish_;  // by class: virtual time at which its requests so far are served
 };
 
 OptionInfo limit_option() {
   return {.name = "limit",
           .kind = OptionInfo::Kind::kDuration,
           .fallback = "2min",
-          .help = "a request that has waited this long goes next: nobody passes it any more"};
+          .help = "a request that has waited this long is served next; no other request passes it"};
 }
 
 OptionInfo share_option() {
@@ -123,25 +124,27 @@ std::unique_ptr<Discipline> make_plain(const OptionValues&) {
 const std::vector<DisciplineInfo>& disciplines() {
   static const std::vector<DisciplineInfo> table = {
       {"fifo",
-       "order of arrival; nobody passes an earlier request that shares a target",
+       "order of arrival; no request passes an earlier one that shares a target",
        "backoff-and-locking-thesis, figure 3.5 (a)",
        {},
-       make_plain<Fifo>},
+       make_plain<FifoDiscipline>},
       {"fifo-pass",
-       "order of arrival, but whoever finds all its targets free goes",
+       "order of arrival, but a request whose targets are all free passes earlier ones",
        "backoff-and-locking-thesis, figure 3.5 (b)",
        {limit_option()},
-       make_limited<FifoPass>},
+       make_limited<FifoPassDiscipline>},
       {"shortest",
-       "the smallest phase first, announced or learned from the job's last one",
+       "the smallest phase first; sizes are announced, or learned from the job's last phase",
        "",
        {limit_option()},
-       make_limited<Shortest>},
+       make_limited<ShortestDiscipline>},
       {"set10",
-       "classes by order of magnitude of the period between phases; the shorter the period, the larger the share",
+       "jobs in classes by the order of magnitude of their period between phases; shorter periods get a larger share",
        "IO-Sets (Set-10)",
        {share_option()},
-       [](const OptionValues& values) { return std::make_unique<Set10>(values.text("share") == "bandwidth"); }},
+       [](const OptionValues& values) {
+         return std::make_unique<Set10Discipline>(values.text("share") == "bandwidth");
+       }},
   };
   return table;
 }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate's protocol as a model for spin: three jobs, two targets, jobs that die, a gate that dies and comes back,
-// leases that run out. Beside the state machine it models: lock_table.cc (gate), client.cc (job).
+// The gate's protocol as a model for spin: three jobs, two targets, jobs that die, a gate that dies and restarts,
+// leases that expire. It models lock_table.cc (gate) and client.cc (job).
 //
-// Checked: never two holders of one target whose leases are valid (assert in the job); no lost wakeup (a job that waits
-// for ever is an invalid end state, as everything else comes to rest); no message nobody expects.
+// Checked: never two holders of one target with valid leases (assert in the job); no lost wakeup (a job that waits
+// forever is an invalid end state, because all other processes end); no unexpected message.
 //
-// Time is left out but for its order. A job counts its lease from before the gate does (client.cc, granted()), so
-// lease[j] - "the lease that job j can prove still runs" - ends before the gate lets it expire; and recovery lasts one
-// lease, so that it ends only when every holder of the old gate has re-asserted, died, or run out of its lease.
+// Only the order of times is modelled. A job counts its lease from an earlier time than the gate (client.cc, granted()).
+// So lease[j], "job j knows that its lease is valid", ends before the gate lets the lease expire. Recovery lasts one
+// lease: it ends only when every holder of the old gate has re-asserted, died or lost its lease.
 //
-// check_model.sh runs it, also with one of the rules broken (BREAK_...): the check must notice.
+// check_model.sh runs the model, and also runs it with one rule broken (BREAK_...): spin must report that.
 
 #define JOBS 3
 #ifndef MORE_PHASES
-#define MORE_PHASES 0  /* of job 0, after its first; 1 takes two to three times as long and was checked too */
+#define MORE_PHASES 0  /* of job 0, after its first; 1 takes two to three times as long and also passes */
 #endif
 #define PHASES(j) (j == 0 -> 1 + MORE_PHASES : 1)
 #define GATE_CRASHES 1
 #define JOB_CRASHES 1
 #define LEASES_LOST 1  /* in all */
-#define NOBODY 255
+#define NO_POSITION 255
 
 #ifdef BREAK_RECOVERY
 #define UNKNOWN(j) false
@@ -43,13 +43,13 @@ mtype = { REQ, REL, WAITED, HELD, BYE,  /* to the gate: WAITED and HELD re-asser
 chan to_gate[JOBS] = [4] of { mtype, byte };  /* with the ticket */
 chan to_job[JOBS] = [4] of { mtype, byte };
 
-/* The world */
+/* State outside the lock table */
 bool gate_up = true;
 bool connected[JOBS] = false;
 bool alive[JOBS] = true;
 byte targets[JOBS];        /* what job j asks for: bit 0 and bit 1 */
 bool lease[JOBS] = false;
-bool holding[JOBS] = false; /* in the eyes of the job */
+bool holding[JOBS] = false; /* as the job knows */
 byte gate_crashes = GATE_CRASHES;
 byte job_crashes = JOB_CRASHES;
 byte leases_lost = LEASES_LOST;
@@ -59,34 +59,33 @@ bool recovering = false;
 bool waits[JOBS] = false;
 bool holds[JOBS] = false;
 byte ticket_of[JOBS];
-byte place[JOBS] = NOBODY; /* arrival stamps; the job keeps its own over a restart */
-byte next_place = 0;
+byte position[JOBS] = NO_POSITION; /* arrival stamps; the job keeps its own over a restart of the gate */
 
 /* Scratch of the d_steps below; zero outside of them */
 byte i, k, n, blocked;
 
-/* Places are 0, 1, 2 without gaps, so that the model stays finite: who leaves lets those behind move up. */
-inline give_up_place(j) {
+/* Positions are 0, 1, 2 without gaps, so that the model stays finite. Jobs behind one that leaves move up. */
+inline give_up_position(j) {
   if
-  :: place[j] != NOBODY ->
+  :: position[j] != NO_POSITION ->
     for (n : 0 .. JOBS - 1) {
-      if :: place[n] != NOBODY && place[n] > place[j] -> place[n]-- :: else fi
+      if :: position[n] != NO_POSITION && position[n] > position[j] -> position[n]-- :: else fi
     }
     n = 0;
-    place[j] = NOBODY
+    position[j] = NO_POSITION
   :: else
   fi
 }
 
-inline take_place(j) {
+inline take_position(j) {
   if
-  :: place[j] == NOBODY ->
+  :: position[j] == NO_POSITION ->
     k = 0;
     for (n : 0 .. JOBS - 1) {
-      if :: place[n] != NOBODY -> k++ :: else fi
+      if :: position[n] != NO_POSITION -> k++ :: else fi
     }
     n = 0;
-    place[j] = k;
+    position[j] = k;
     k = 0
   :: else
   fi
@@ -94,7 +93,7 @@ inline take_place(j) {
 
 inline forget(j) { waits[j] = false; holds[j] = false; ticket_of[j] = 0 }
 
-/* fifo: in order of arrival; who cannot go keeps its targets from those behind. */
+/* fifo: in order of arrival; a waiting job reserves its targets. */
 inline dispatch() {
   if
   :: recovering
@@ -105,7 +104,7 @@ inline dispatch() {
     for (k : 0 .. JOBS - 1) {
       for (i : 0 .. JOBS - 1) {
         if
-        :: waits[i] && place[i] == k ->
+        :: waits[i] && position[i] == k ->
           if
           :: (targets[i] & blocked) == 0 ->
             waits[i] = false; holds[i] = true; lease[i] = true;
@@ -118,7 +117,7 @@ inline dispatch() {
       }
     }
     for (i : 0 .. JOBS - 1) {
-      if :: holds[i] -> give_up_place(i) :: else fi
+      if :: holds[i] -> give_up_position(i) :: else fi
     }
     i = 0; k = 0; blocked = 0
   fi
@@ -129,20 +128,20 @@ inline hear(j) {
     to_gate[j] ? message(ticket);
     if
     :: message == REQ && !waits[j] && !holds[j] ->
-      ticket_of[j] = ticket; waits[j] = true; give_up_place(j); take_place(j); dispatch()
+      ticket_of[j] = ticket; waits[j] = true; give_up_position(j); take_position(j); dispatch()
     :: message == REL && (waits[j] || holds[j]) && ticket == ticket_of[j] ->
-      forget(j); give_up_place(j); dispatch()
+      forget(j); give_up_position(j); dispatch()
     :: message == WAITED && !waits[j] && !holds[j] ->
       ticket_of[j] = ticket; waits[j] = true;
-      if :: !recovering -> give_up_place(j) :: else fi;  /* a new arrival */
-      take_place(j); dispatch()
+      if :: !recovering -> give_up_position(j) :: else fi;  /* a new arrival */
+      take_position(j); dispatch()
     :: message == HELD && !waits[j] && !holds[j] && recovering ->
-      /* In one group of holders nobody else can have re-asserted these targets. */
+      /* No other job can have re-asserted these targets. */
       for (i : 0 .. JOBS - 1) { assert(!(holds[i] && (targets[i] & targets[j]) != 0 && lease[i] && lease[j])) }
       i = 0;
       ticket_of[j] = ticket; holds[j] = true
     :: message == BYE ->
-      forget(j); give_up_place(j); WAKE_OTHERS
+      forget(j); give_up_position(j); WAKE_OTHERS
     :: else  /* refused; changes nothing */
     fi;
     message = 0; ticket = 0
@@ -156,19 +155,19 @@ end:
   :: gate_up && nempty(to_gate[0]) -> hear(0)
   :: gate_up && nempty(to_gate[1]) -> hear(1)
   :: gate_up && nempty(to_gate[2]) -> hear(2)
-  /* A lease runs out. */
+  /* A lease expires. */
   :: d_step { gate_up && holds[0] && !lease[0] -> to_job[0] ! LOST(ticket_of[0]); forget(0); dispatch() }
   :: d_step { gate_up && holds[1] && !lease[1] -> to_job[1] ! LOST(ticket_of[1]); forget(1); dispatch() }
   :: d_step { gate_up && holds[2] && !lease[2] -> to_job[2] ! LOST(ticket_of[2]); forget(2); dispatch() }
   /* Recovery is over. */
   :: d_step { gate_up && recovering && !UNKNOWN(0) && !UNKNOWN(1) && !UNKNOWN(2) -> recovering = false; dispatch() }
-  /* kill -9: all connections die with it, and what was on its way. */
+  /* kill -9: all connections and the messages in transit are lost. */
   :: d_step { gate_up && gate_crashes > 0 ->
               gate_crashes--; gate_up = false; recovering = true;
               for (i : 0 .. JOBS - 1) {
                 forget(i); connected[i] = false;
                 if :: !holding[i] -> lease[i] = false :: else fi;
-                if :: !alive[i] -> give_up_place(i) :: else fi;
+                if :: !alive[i] -> give_up_position(i) :: else fi;
                 do :: nempty(to_gate[i]) -> to_gate[i] ? message(ticket) :: empty(to_gate[i]) -> break od;
                 do :: nempty(to_job[i]) -> to_job[i] ? message(ticket) :: empty(to_job[i]) -> break od
               }
@@ -183,7 +182,7 @@ proctype job(byte j) {
     do
     :: phases == PHASES(j) -> break
     :: else ->
-      /* begin(): ask, over a new connection if need be, and wait. */
+      /* begin(): ask, over a new connection if there is none, and wait. */
       if
       :: atomic { connected[j] -> to_gate[j] ! REQ(mine) }
       :: atomic { !connected[j] && gate_up -> connected[j] = true; to_gate[j] ! REQ(mine) }
@@ -193,7 +192,7 @@ proctype job(byte j) {
                   if
                   :: ticket != mine
                   :: ticket == mine && LEASE_RUNS -> holding[j] = true; lease[j] = true; break
-                  :: else -> /* slept through the lease: ask again */
+                  :: else -> /* was suspended for longer than the lease: ask again */
                     to_gate[j] ! REL(mine); mine = (mine + 1) % 4; to_gate[j] ! REQ(mine)
                   fi }
       :: atomic { to_job[j] ? LOST(ticket) ->
@@ -227,7 +226,7 @@ proctype job(byte j) {
   } unless { !alive[j] }
 }
 
-/* Kills jobs and lets leases run out, at any moment. */
+/* Kills jobs and lets leases expire, at any moment. */
 proctype fate() {
 end:
   do
@@ -238,7 +237,7 @@ end:
                 alive[k] = false; holding[k] = false;
                 if
                 :: connected[k] -> connected[k] = false; to_gate[k] ! BYE(0)
-                :: else -> give_up_place(k)
+                :: else -> give_up_position(k)
                 fi;
                 k = 0
               } }

@@ -7,44 +7,29 @@
 #include <tuple>
 #include <utility>
 
+#include "base/units.h"
+#include "wire/gate_messages.h"
+
 namespace tutti::gate {
 
-using State = LockTable::Entry::State;
+using State = LockTable::SessionEntry::State;
 
-namespace {
-
-double seconds(Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
-}  // namespace
+namespace {}  // namespace
 
 const char* explain(Refusal refusal) {
-  switch (refusal) {
-    case Refusal::kNone:
-      return "nothing is wrong";
-    case Refusal::kSecondRequest:
-      return "this session waits for or holds a lock already; release it first";
-    case Refusal::kNotHeld:
-      return "this session holds no lock with that ticket";
-    case Refusal::kExpired:
-      return "the lease ran out before; somebody else may hold the targets";
-    case Refusal::kConflict:
-      return "somebody else holds one of those targets";
-    case Refusal::kFull:
-      return "too many requests wait; go ahead or try again later";
-    case Refusal::kTargets:
-      return "the gate has no such target";
-    case Refusal::kProtocol:
-      return "malformed or unexpected message";
-  }
-  return "unknown refusal";
+  constexpr const char* kTexts[] = {"no error",
+                                    "this session already waits for or holds a turn; release it first",
+                                    "this session has no turn with that ticket",
+                                    "the lease has expired; another job may hold the targets",
+                                    "another job holds one of those targets",
+                                    "too many requests wait; proceed without a turn or try again later"};
+  return kTexts[static_cast<std::size_t>(refusal)];
 }
 
-bool LockTable::Before::operator()(const Entry* a, const Entry* b) const {
-  // Among those that waited past the limit only the arrival counts.
-  const auto key = [](const Entry* e) {
-    return std::tuple(!e->overdue, e->overdue ? 0.0 : e->place.rank, e->arrived, e->sequence);
+bool LockTable::ServedBefore::operator()(const Turn* a, const Turn* b) const {
+  // Overdue turns are ordered by arrival only.
+  const auto key = [](const Turn* t) {
+    return std::tuple(!t->overdue, t->overdue ? 0.0 : t->placement.rank, t->arrived, t->sequence);
   };
   return key(a) < key(b);
 }
@@ -57,7 +42,8 @@ LockTable::LockTable(Options options, std::unique_ptr<Discipline> discipline)
 Result<LockTable> LockTable::create(Options options) {
   if (options.targets == 0 || options.targets > kMaxTargets)
     return fail(ErrorCode::kInvalid, "a gate has 1 to " + std::to_string(kMaxTargets) + " targets");
-  if (options.lease <= Duration::zero()) return fail(ErrorCode::kInvalid, "the lease must be longer than nothing");
+  if (options.lease <= Duration::zero() || options.lease > wire::kMaxLease)
+    return fail(ErrorCode::kInvalid, "the lease must be longer than 0 and at most a year");
   auto discipline = make_discipline(options.discipline, options.discipline_options);
   if (!discipline) return Failure(discipline.error());
   return LockTable(std::move(options), std::move(*discipline));
@@ -67,71 +53,109 @@ void LockTable::request(SessionId session, Ask ask, TimePoint now) {
   move_to(now);
   ++counts_.requests;
   if (busy(session)) return refuse(session, ask.ticket, Refusal::kSecondRequest);
-  if (waiting_ >= options_.max_waiting) return refuse(session, ask.ticket, Refusal::kFull);
+  if (Turn* turn = joinable(ask)) {
+    ++counts_.joined;
+    join(session, ask.ticket, *turn);
+    return answer(sessions_.at(session), *turn, turn->holding ? AnswerKind::kGranted : AnswerKind::kQueued);
+  }
   enqueue(session, std::move(ask), now_);
 }
 
-void LockTable::release(SessionId session, Ticket ticket, TimePoint now) {
+void LockTable::release(SessionId id, Ticket ticket, TimePoint now) {
   move_to(now);
-  Entry* entry = find(session, ticket);
-  if (!entry) return refuse(session, ticket, Refusal::kNotHeld);
-  if (entry->state == State::kLost) {
-    entry->state = State::kIdle;
-    return refuse(session, ticket, Refusal::kExpired);
+  SessionEntry* session = find(id, ticket);
+  if (!session) return refuse(id, ticket, Refusal::kNotHeld);
+  if (session->state == State::kLost) {
+    session->state = State::kIdle;
+    return refuse(id, ticket, Refusal::kExpired);
   }
-  ++(entry->state == State::kHolding ? counts_.releases : counts_.withdrawn);
-  leave(*entry, State::kIdle);
+  ++(session->state == State::kHolding ? counts_.releases : counts_.withdrawn);
+  leave(*session, State::kIdle);
 }
 
-void LockTable::renew(SessionId session, Ticket ticket, TimePoint now) {
+void LockTable::renew(SessionId id, Ticket ticket, TimePoint now) {
   move_to(now);
-  Entry* entry = find(session, ticket);
-  if (!entry) return refuse(session, ticket, Refusal::kNotHeld);
-  if (entry->state == State::kLost) return refuse(session, ticket, Refusal::kExpired);
-  if (entry->state == State::kHolding) {
-    // A renewal that is late by the clock, though nobody has noticed yet, is late all the same.
-    if (entry->deadline <= now_) return expire(*entry);
-    set_deadline(*entry, now_ + options_.lease);
+  SessionEntry* session = find(id, ticket);
+  if (!session) return refuse(id, ticket, Refusal::kNotHeld);
+  if (session->state == State::kLost) return refuse(id, ticket, Refusal::kExpired);
+  if (session->state == State::kWaiting) return answer(*session, *session->turn, AnswerKind::kQueued);
+  // The lease may have expired since the last call of advance().
+  if (session->deadline <= now_) return expire(*session);
+  set_deadline(*session, now_ + options_.lease);
+  answer(*session, *session->turn, AnswerKind::kRenewed);
+}
+
+void LockTable::reassert_waiting(SessionId id, Ask ask, EarlierAnswer earlier, TimePoint now) {
+  move_to(now);
+  // The client counts its lease from this message, so a grant that it has not received starts again.
+  if (SessionEntry* session = find(id, ask.ticket); session && session->state != State::kLost)
+    return renew(id, ask.ticket, now);
+  if (!recovering_) return request(id, std::move(ask), now);
+  if (busy(id)) return refuse(id, ask.ticket, Refusal::kSecondRequest);
+  ++counts_.reasserted;
+  const TimePoint arrived = std::min(earlier.arrived, now_);
+  Turn* const turn = find_turn(ask.id, [&](const Turn& t) { return !t.holding && t.arrived == arrived; });
+  if (!turn) return enqueue(id, std::move(ask), arrived);
+  TurnGroup& its_group = group(turn->placement.group);
+  its_group.remove(its_group.waiting.find(turn));
+  turn->ask.targets |= ask.targets;
+  its_group.add(*turn);
+  join(id, ask.ticket, *turn);
+  answer(sessions_.at(id), *turn, AnswerKind::kQueued);
+}
+
+void LockTable::reassert_holding(SessionId id, Ask ask, EarlierAnswer earlier, TimePoint now) {
+  move_to(now);
+  if (SessionEntry* session = find(id, ask.ticket); session && session->state == State::kHolding)
+    return renew(id, ask.ticket, now);
+  if (busy(id)) return refuse(id, ask.ticket, Refusal::kSecondRequest);
+  Turn* turn = nullptr;
+  if (recovering_) {
+    // The gate may have used another discipline before the restart, with more groups.
+    if (earlier.group >= discipline_->groups()) earlier.group = 0;
+    turn = find_turn(ask.id, [&](const Turn& t) {
+      return t.holding && t.placement.group == earlier.group &&
+             (t.arrived == earlier.arrived || t.ask.targets.intersects(ask.targets));
+    });
+    TurnGroup& its_group = group(earlier.group);
+    TargetSet claimed = ask.targets;
+    if (turn) claimed -= turn->ask.targets;
+    if (its_group.held.intersects(claimed)) return refuse(id, ask.ticket, Refusal::kConflict);
+    its_group.held |= claimed;
+    const Ticket ticket = ask.ticket;
+    if (turn) {
+      turn->ask.targets |= claimed;
+    } else {
+      turn = &make_turn(id, std::move(ask), std::min(earlier.arrived, now_));
+      turn->placement.group = earlier.group;
+      turn->holding = true;
+      turn->granted = now_;
+      ++holding_;
+    }
+    ++counts_.reasserted;
+    join(id, ticket, *turn);
+  } else {
+    turn = joinable(ask);  // other processes of the job may still hold its turn
+    if (!turn || !turn->holding) return refuse(id, ask.ticket, Refusal::kExpired);
+    join(id, ask.ticket, *turn);
   }
-  answer(*entry, Answer::Kind::kRenewed);
+  answer(sessions_.at(id), *turn, AnswerKind::kRenewed);
 }
 
-void LockTable::reassert_waiting(SessionId session, Ask ask, TimePoint arrived, TimePoint now) {
-  move_to(now);
-  if (Entry* entry = find(session, ask.ticket); entry && entry->state != State::kLost)
-    return answer(*entry, entry->state == State::kHolding ? Answer::Kind::kGranted : Answer::Kind::kQueued);
-  if (!recovering_) return request(session, std::move(ask), now);
-  if (busy(session)) return refuse(session, ask.ticket, Refusal::kSecondRequest);
-  if (waiting_ >= options_.max_waiting) return refuse(session, ask.ticket, Refusal::kFull);
-  ++counts_.reasserted;
-  enqueue(session, std::move(ask), std::min(arrived, now_));
+bool LockTable::holds(SessionId id) const {
+  const auto it = sessions_.find(id);
+  return it != sessions_.end() && it->second.state == State::kHolding;
 }
 
-void LockTable::reassert_holding(SessionId session, Ask ask, std::uint32_t group_number, TimePoint now) {
+void LockTable::disconnect(SessionId id, TimePoint now) {
   move_to(now);
-  if (Entry* entry = find(session, ask.ticket); entry && entry->state == State::kHolding)
-    return renew(session, ask.ticket, now);
-  if (busy(session)) return refuse(session, ask.ticket, Refusal::kSecondRequest);
-  if (!recovering_) return refuse(session, ask.ticket, Refusal::kExpired);
-  Group& its_group = group(group_number);
-  if (its_group.held.intersects(ask.targets)) return refuse(session, ask.ticket, Refusal::kConflict);
-  ++counts_.reasserted;
-  Entry& entry = entry_for(session, std::move(ask), now_);
-  entry.place.group = group_number;
-  hold(entry);
-  its_group.held |= entry.ask.targets;
-  answer(entry, Answer::Kind::kRenewed);
-}
-
-void LockTable::disconnect(SessionId session, TimePoint now) {
-  move_to(now);
-  const auto it = sessions_.find(session);
+  const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
-  if (busy(it->second)) {
+  if (it->second.turn) {
     ++counts_.disconnected;
     leave(it->second, State::kLost);
   }
-  if (it->second.history) --it->second.history->sessions;
+  if (it->second.history) --it->second.history->uses;
   sessions_.erase(it);
 }
 
@@ -141,117 +165,150 @@ void LockTable::advance(TimePoint now) {
     recovering_ = false;
     dispatch_all();
   }
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now_) {
-    Entry& entry = sessions_.at(deadlines_.begin()->second);
-    entry.state == State::kHolding ? expire(entry) : become_overdue(entry);
+  while (true) {
+    const TimePoint lease = leases_.empty() ? TimePoint::max() : leases_.begin()->first;
+    const TimePoint overdue = overdue_at_.empty() ? TimePoint::max() : overdue_at_.begin()->first.first;
+    if (std::min(lease, overdue) > now_) return;
+    lease < overdue ? expire(sessions_.at(leases_.begin()->second)) : become_overdue(*overdue_at_.begin()->second);
   }
 }
 
 std::optional<TimePoint> LockTable::next_deadline() const {
-  std::optional<TimePoint> next;
-  if (!deadlines_.empty()) next = deadlines_.begin()->first;
-  if (recovering_) next = std::min(next.value_or(TimePoint::max()), *options_.recover_until);
-  return next;
+  TimePoint next = recovering_ ? *options_.recover_until : TimePoint::max();
+  if (!leases_.empty()) next = std::min(next, leases_.begin()->first);
+  if (!overdue_at_.empty()) next = std::min(next, overdue_at_.begin()->first.first);
+  return next == TimePoint::max() ? std::nullopt : std::optional(next);
 }
 
-std::vector<const LockTable::Entry*> LockTable::holders() const {
-  std::vector<const Entry*> holders;
-  for (const auto& [session, entry] : sessions_)
-    if (entry.state == State::kHolding) holders.push_back(&entry);
-  std::sort(holders.begin(), holders.end(), [](const Entry* a, const Entry* b) {
+std::vector<const LockTable::Turn*> LockTable::holders() const {
+  std::vector<const Turn*> holders;
+  for (const auto& [id, session] : sessions_)
+    if (session.state == State::kHolding && session.turn->sessions.front() == &session) holders.push_back(session.turn);
+  std::sort(holders.begin(), holders.end(), [](const Turn* a, const Turn* b) {
     return std::tie(a->granted, a->sequence) < std::tie(b->granted, b->sequence);
   });
   return holders;
 }
 
-std::vector<const LockTable::Entry*> LockTable::queue() const {
-  std::vector<const Entry*> queue;
+std::vector<const LockTable::Turn*> LockTable::queue() const {
+  std::vector<const Turn*> queue;
   for (const auto& [number, group] : groups_) queue.insert(queue.end(), group.waiting.begin(), group.waiting.end());
   return queue;
 }
 
-LockTable::Entry* LockTable::find(SessionId session, Ticket ticket) {
+LockTable::SessionEntry* LockTable::find(SessionId session, Ticket ticket) {
   const auto it = sessions_.find(session);
-  if (it == sessions_.end() || it->second.state == State::kIdle || it->second.ask.ticket != ticket) return nullptr;
+  if (it == sessions_.end() || it->second.state == State::kIdle || it->second.ticket != ticket) return nullptr;
   return &it->second;
-}
-
-bool LockTable::busy(const Entry& entry) {
-  return entry.state == State::kWaiting || entry.state == State::kHolding;
 }
 
 bool LockTable::busy(SessionId session) const {
   const auto it = sessions_.find(session);
-  return it != sessions_.end() && busy(it->second);
+  return it != sessions_.end() && it->second.turn;
 }
 
-// The session's entry, made ready for a new request. It keeps its memory from one request to the next.
-LockTable::Entry& LockTable::entry_for(SessionId session, Ask ask, TimePoint arrived) {
-  Entry& entry = sessions_[session];
-  entry.session = session;
-  if (!entry.history || *entry.history->job != ask.job) {
-    if (entry.history) --entry.history->sessions;
-    entry.history = &history_of(ask.job);
-    ++entry.history->sessions;
-  }
-  entry.ask = std::move(ask);
-  entry.place = {};
-  entry.overdue = false;
-  entry.arrived = arrived;
-  entry.sequence = next_sequence_++;
-  return entry;
+template <typename Fits>
+LockTable::Turn* LockTable::find_turn(const JobId& id, Fits fits) {
+  if (id.number == 0) return nullptr;
+  const auto [first, last] = jobs_.equal_range(id);
+  for (auto it = first; it != last; ++it)
+    if (fits(*it->second)) return it->second;
+  return nullptr;
+}
+
+// The turn of the same job that this request may join, or nullptr.
+LockTable::Turn* LockTable::joinable(const Ask& ask) {
+  return find_turn(ask.id, [&](const Turn& turn) {
+    if (!ask.targets.within(turn.ask.targets)) return false;
+    return !turn.holding || now_ < turn.granted + options_.lease ||
+           !group(turn.placement.group).wanted.intersects(turn.ask.targets);
+  });
+}
+
+void LockTable::join(SessionId id, Ticket ticket, Turn& turn) {
+  SessionEntry& session = sessions_[id];
+  assert(!session.turn);
+  session.id = id;
+  session.ticket = ticket;
+  session.turn = &turn;
+  session.state = State::kWaiting;
+  turn.sessions.push_back(&session);
+  if (turn.holding) hold(session);
+}
+
+// A turn without sessions, in no group.
+LockTable::Turn& LockTable::make_turn(SessionId session, Ask ask, TimePoint arrived) {
+  if (unused_.empty()) unused_.push_back(&turns_.emplace_back());
+  Turn& turn = *unused_.back();
+  unused_.pop_back();
+  turn.history = &history_of(sessions_[session], ask);
+  ++turn.history->uses;
+  turn.ask = std::move(ask);
+  turn.holding = turn.overdue = false;
+  turn.placement = {};
+  turn.arrived = arrived;
+  turn.sequence = next_sequence_++;
+  if (turn.ask.id.number != 0) jobs_.emplace(turn.ask.id, &turn);
+  return turn;
 }
 
 void LockTable::enqueue(SessionId session, Ask ask, TimePoint arrived) {
   assert(ask.targets.size() == options_.targets && !ask.targets.empty());
-  Entry& entry = entry_for(session, std::move(ask), arrived);
-  entry.state = State::kWaiting;
-  entry.place = discipline_->place(entry.ask.bytes, learn_period(*entry.history));
-  group(entry.place.group).add(entry);
+  const Ticket ticket = ask.ticket;
+  const bool many = ask.id.number != 0 && jobs_.count(ask.id) >= options_.max_turns_per_job;
+  if (waiting_ >= options_.max_waiting || many) return refuse(session, ticket, Refusal::kFull);
+  Turn& turn = make_turn(session, std::move(ask), arrived);
+  join(session, ticket, turn);
+  turn.placement = discipline_->place(turn.ask.bytes, learn_period(*turn.history));
+  group(turn.placement.group).add(turn);
   ++waiting_;
-  if (const auto limit = discipline_->limit()) set_deadline(entry, arrived + *limit);
-  dispatch(entry.place.group, entry.ask.targets);
-  if (entry.state == State::kWaiting) answer(entry, Answer::Kind::kQueued);
+  set_overdue_at(turn, true);
+  dispatch(turn.placement.group, turn.ask.targets);
+  if (!turn.holding) answer(*turn.sessions.front(), turn, AnswerKind::kQueued);
 }
 
-void LockTable::hold(Entry& entry) {
-  entry.state = State::kHolding;
-  entry.granted = now_;
-  ++holding_;
-  set_deadline(entry, now_ + options_.lease);
+void LockTable::hold(SessionEntry& session) {
+  session.state = State::kHolding;
+  set_deadline(session, now_ + options_.lease);
 }
 
-void LockTable::grant(Entry& entry, Group& its_group) {
-  assert(!its_group.held.intersects(entry.ask.targets));
-  its_group.held |= entry.ask.targets;
+void LockTable::grant(Turn& turn, TurnGroup& its_group) {
+  assert(!its_group.held.intersects(turn.ask.targets));
+  its_group.held |= turn.ask.targets;
+  set_overdue_at(turn, false);
   --waiting_;
-  hold(entry);
-  const Duration waited = now_ - entry.arrived;
-  discipline_->granted(entry.place);
+  ++holding_;
+  turn.holding = true;
+  turn.granted = now_;
+  const Duration waited = now_ - turn.arrived;
+  discipline_->granted(turn.placement);
   ++counts_.grants;
   counts_.waited += waited;
   counts_.longest_wait = std::max(counts_.longest_wait, waited);
-  answer(entry, Answer::Kind::kGranted);
+  for (SessionEntry* session : turn.sessions) {
+    hold(*session);
+    answer(*session, turn, AnswerKind::kGranted);
+  }
 }
 
-// Before `freed` became free, or was asked for, nobody could go. So only a request that touches it can go now, and
-// the search ends when all of it is held or reserved again.
+// Before the targets in `freed` became free or were requested, no turn could be granted. So only turns that use one of
+// them can be granted now, and the search ends when all of them are held or reserved again.
 void LockTable::dispatch(std::uint32_t number, const TargetSet& freed) {
   if (recovering_) return;
-  Group& its_group = group(number);
+  TurnGroup& its_group = group(number);
   TargetSet open = freed;
   open -= its_group.held;
   open &= its_group.wanted;
   TargetSet blocked = its_group.held;
   for (auto it = its_group.waiting.begin(); it != its_group.waiting.end() && !open.empty();) {
-    Entry& entry = **it;
-    const bool goes = !entry.ask.targets.intersects(blocked);
-    if (goes || entry.overdue || discipline_->keeps_order()) {
-      blocked |= entry.ask.targets;
-      open -= entry.ask.targets;
+    Turn& turn = **it;
+    const bool free = !turn.ask.targets.intersects(blocked);
+    if (free || turn.overdue || discipline_->keeps_order()) {
+      blocked |= turn.ask.targets;
+      open -= turn.ask.targets;
     }
-    it = goes ? its_group.remove(it) : std::next(it);
-    if (goes) grant(entry, its_group);
+    it = free ? its_group.remove(it) : std::next(it);
+    if (free) grant(turn, its_group);
   }
 }
 
@@ -259,66 +316,88 @@ void LockTable::dispatch_all() {
   for (auto& [number, unused] : groups_) dispatch(number, TargetSet::all(options_.targets));
 }
 
-void LockTable::leave(Entry& entry, State becomes) {
-  Group& its_group = group(entry.place.group);
-  if (entry.state == State::kHolding) {
-    its_group.held -= entry.ask.targets;
+void LockTable::leave(SessionEntry& session, State becomes) {
+  Turn& turn = *std::exchange(session.turn, nullptr);
+  session.state = becomes;
+  set_deadline(session, TimePoint::max());
+  std::erase(turn.sessions, &session);
+  if (turn.sessions.empty()) end(turn);
+}
+
+void LockTable::end(Turn& turn) {
+  TurnGroup& its_group = group(turn.placement.group);
+  if (turn.holding) {
+    its_group.held -= turn.ask.targets;
     --holding_;
-    learn_hold(entry);
+    learn_hold(turn);
   } else {
-    its_group.remove(its_group.waiting.find(&entry));
+    its_group.remove(its_group.waiting.find(&turn));
+    set_overdue_at(turn, false);
     --waiting_;
   }
-  entry.state = becomes;
-  set_deadline(entry, TimePoint::max());
-  dispatch(entry.place.group, entry.ask.targets);
+  --turn.history->uses;
+  const auto [first, last] = jobs_.equal_range(turn.ask.id);
+  for (auto it = first; it != last; ++it) {
+    if (it->second != &turn) continue;
+    jobs_.erase(it);
+    break;
+  }
+  dispatch(turn.placement.group, turn.ask.targets);
+  unused_.push_back(&turn);
 }
 
-void LockTable::set_deadline(Entry& entry, TimePoint deadline) {
-  if (entry.deadline != TimePoint::max()) deadlines_.erase({entry.deadline, entry.session});
-  entry.deadline = deadline;
-  if (deadline != TimePoint::max()) deadlines_.insert(deadlines_.end(), {deadline, entry.session});
+void LockTable::set_deadline(SessionEntry& session, TimePoint deadline) {
+  if (session.deadline != TimePoint::max()) leases_.erase({session.deadline, session.id});
+  session.deadline = deadline;
+  if (deadline != TimePoint::max()) leases_.insert(leases_.end(), {deadline, session.id});
 }
 
-void LockTable::expire(Entry& entry) {
+void LockTable::set_overdue_at(Turn& turn, bool set) {
+  const auto limit = discipline_->limit();
+  if (!limit || turn.overdue) return;
+  const std::pair key(turn.arrived + *limit, turn.sequence);
+  set ? void(overdue_at_.emplace(key, &turn)) : void(overdue_at_.erase(key));
+}
+
+void LockTable::expire(SessionEntry& session) {
   ++counts_.expired;
-  answer(entry, Answer::Kind::kLost);
-  leave(entry, State::kLost);
+  answer(session, *session.turn, AnswerKind::kLost);
+  leave(session, State::kLost);
 }
 
-// Only takes places away from others: nobody can go who could not before.
-void LockTable::become_overdue(Entry& entry) {
-  Group& its_group = group(entry.place.group);
-  its_group.waiting.erase(&entry);
-  entry.overdue = true;
-  its_group.waiting.insert(&entry);
-  set_deadline(entry, TimePoint::max());
+// Only delays other turns, so no turn can be granted now that could not be granted before.
+void LockTable::become_overdue(Turn& turn) {
+  TurnGroup& its_group = group(turn.placement.group);
+  its_group.waiting.erase(&turn);
+  set_overdue_at(turn, false);
+  turn.overdue = true;
+  its_group.waiting.insert(&turn);
 }
 
-LockTable::Group& LockTable::group(std::uint32_t number) {
+LockTable::TurnGroup& LockTable::group(std::uint32_t number) {
+  assert(number < discipline_->groups());
   return groups_.try_emplace(number, options_.targets).first->second;
 }
 
-void LockTable::Group::add(Entry& entry) {
-  waiting.insert(waiting.end(), &entry);  // last, most often
-  wanted |= entry.ask.targets;
-  entry.ask.targets.for_each([&](TargetId target) { ++waiting_for[target]; });
+void LockTable::TurnGroup::add(Turn& turn) {
+  waiting.insert(waiting.end(), &turn);  // usually the last one
+  wanted |= turn.ask.targets;
+  turn.ask.targets.for_each([&](TargetId target) { ++waiting_for[target]; });
 }
 
-std::set<LockTable::Entry*, LockTable::Before>::iterator LockTable::Group::remove(
-    std::set<Entry*, Before>::iterator at) {
+LockTable::TurnQueue::iterator LockTable::TurnGroup::remove(TurnQueue::iterator at) {
   (*at)->ask.targets.for_each([&](TargetId target) {
     if (--waiting_for[target] == 0) wanted.erase(target);
   });
   return waiting.erase(at);
 }
 
-void LockTable::answer(const Entry& entry, Answer::Kind kind) {
-  answers_.push_back({.session = entry.session,
-                      .ticket = entry.ask.ticket,
+void LockTable::answer(const SessionEntry& session, const Turn& turn, AnswerKind kind) {
+  answers_.push_back({.session = session.id,
+                      .ticket = session.ticket,
                       .kind = kind,
-                      .arrived = entry.arrived,
-                      .group = entry.place.group,
+                      .arrived = turn.arrived,
+                      .group = turn.placement.group,
                       .refusal = Refusal::kNone});
 }
 
@@ -326,60 +405,71 @@ void LockTable::refuse(SessionId session, Ticket ticket, Refusal refusal) {
   ++counts_.refused;
   answers_.push_back({.session = session,
                       .ticket = ticket,
-                      .kind = Answer::Kind::kRefused,
+                      .kind = AnswerKind::kRefused,
                       .arrived = {},
                       .group = 0,
                       .refusal = refusal});
 }
 
-// The job begins another phase.
-History LockTable::learn_period(JobHistory& past) {
-  past.used = true;
-  if (past.hold) {
-    constexpr std::uint32_t kRemembered = 8;  // phases that weigh in the mean
-    const Duration sample = (now_ - past.ended) + *past.hold;
-    past.periods = std::min(past.periods + 1, kRemembered);
-    const Duration mean = past.period.value_or(Duration::zero());
-    past.period = mean + (sample - mean) / past.periods;
+// Called when the job asks for another phase.
+History LockTable::learn_period(JobHistory& history) {
+  history.used = true;
+  if (history.hold) {
+    constexpr std::uint32_t kRemembered = 8;  // phases in the mean
+    const Duration sample = (now_ - history.ended) + *history.hold;
+    history.periods = std::min(history.periods + 1, kRemembered);
+    const Duration mean = history.period.value_or(Duration::zero());
+    history.period = mean + (sample - mean) / history.periods;
     constexpr double kFading = 0.9;
     period_logarithms_ = period_logarithms_ * kFading + std::log10(std::max(seconds(sample), 1e-9));
     periods_ = periods_ * kFading + 1;
   }
-  return {.period = past.period,
-          .hold = past.hold,
+  return {.period = history.period,
+          .hold = history.hold,
           .bytes_per_second = rate_bytes_ > 0 ? rate_bytes_ / std::max(rate_seconds_, 1e-9) : 1e9,
           .typical_magnitude = periods_ > 0 ? std::optional(period_logarithms_ / periods_) : std::nullopt};
 }
 
-void LockTable::learn_hold(const Entry& entry) {
-  JobHistory& past = *entry.history;
-  past.hold = now_ - entry.granted;
-  past.ended = now_;
-  if (entry.ask.bytes.count() == 0) return;
+void LockTable::learn_hold(const Turn& turn) {
+  JobHistory& history = *turn.history;
+  history.hold = now_ - turn.granted;
+  history.ended = now_;
+  if (turn.ask.bytes.count() == 0) return;
   constexpr double kFading = 0.9;
-  rate_bytes_ = rate_bytes_ * kFading + static_cast<double>(entry.ask.bytes.count());
-  rate_seconds_ = rate_seconds_ * kFading + seconds(*past.hold);
+  rate_bytes_ = rate_bytes_ * kFading + static_cast<double>(turn.ask.bytes.count());
+  rate_seconds_ = rate_seconds_ * kFading + seconds(*history.hold);
 }
 
-LockTable::JobHistory& LockTable::history_of(const std::string& job) {
-  if (const auto it = histories_.find(job); it != histories_.end()) return it->second;
+LockTable::JobHistory& LockTable::history_of(SessionEntry& session, const Ask& ask) {
+  JobHistory*& last = session.history;
+  if (last && last->job == ask.job && last->user == ask.id.user) return *last;
+  if (last) --last->uses;
+  const auto it = histories_.find({ask.id.user, ask.job});
+  last = it != histories_.end() ? it->second.get() : &add_history(ask);
+  ++last->uses;
+  return *last;
+}
+
+LockTable::JobHistory& LockTable::add_history(const Ask& ask) {
   if (histories_.size() >= options_.max_jobs) evict_one();
-  const auto added = histories_.try_emplace(job).first;
-  added->second.job = &added->first;
-  round_.push_back(&added->second);
-  return added->second;
+  auto added = std::make_unique<JobHistory>();
+  added->user = ask.id.user;
+  added->job = ask.job;
+  round_.push_back(added.get());
+  const HistoryKey key(added->user, added->job);
+  return *histories_.emplace(key, std::move(added)).first->second;
 }
 
-// Passes by those in use, and once by those used since the last time. Gives up after a few: the next job goes on.
+// Skips histories in use, and those used since the last check. Checks at most 8; the next call continues.
 void LockTable::evict_one() {
   for (int tries = 8; tries > 0; --tries) {
-    JobHistory* const past = round_.front();
+    JobHistory* const history = round_.front();
     round_.pop_front();
-    if (past->sessions == 0 && !std::exchange(past->used, false)) {
-      histories_.erase(std::string(*past->job));
+    if (history->uses == 0 && !std::exchange(history->used, false)) {
+      histories_.erase({history->user, history->job});
       return;
     }
-    round_.push_back(past);
+    round_.push_back(history);
   }
 }
 

@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate's lock table: who holds which targets, who waits, who goes next.
+// The gate's lock table: which jobs hold which targets, which jobs wait, and in which order.
 //
-// A state machine with no threads, no clock and no I/O: time comes in as an argument, answers go out through
-// answers(). The daemon (gate/server.h) and the simulator drive the same code. Not thread-safe.
+// A state machine without threads, clock or I/O: time is an argument, and answers are read with answers(). The service
+// (gate/service.h) and the simulator use the same code. Not thread-safe.
 //
-// Each target is one lock, as each file server is in the thesis (section 3.2.1): idle, or active while somebody holds
-// it. A request names a set of targets and gets them all or waits. A session has one request at a time, named by its
-// ticket. What the thesis draws as the error state is an answer here (kRefused): it changes nothing for anybody.
+// Each target is one lock, as each file server in the thesis (section 3.2.1): idle, or active while a job holds it. A
+// turn has a set of targets; it gets all of them at once, or waits. A session (one process) is part of one turn at a
+// time, identified by its ticket. The error state of the thesis is an answer here (kRefused), which changes nothing.
 //
-// Invariants: a target has at most one holder per group (Placement::group; one group but for `set10` with shared
-// bandwidth); a request that waits is blocked, by a holder or by a reservation of its group, unless the table is
-// recovering.
+// Jobs with several processes: the first process that asks creates the turn. Other processes of the same job (JobId)
+// that ask for targets of that turn join it. They wait and are granted together. The turn ends when the last of them
+// has released it, disconnected or lost its lease. A held turn can be joined for one lease after the grant. After that
+// it can only be joined while no other request waits for its targets, so a job cannot extend its turn forever.
 //
-// Leases: a holder that has not renewed for Options::lease loses the lock (kLost), as does one that disconnects.
+// Invariants:
+//  - A target has at most one holding turn per group (Placement::group). There is one group, except in `set10` with
+//    shared bandwidth.
+//  - A waiting turn is blocked by a holder or by a reservation in its group, unless the table is recovering.
+//  - Every turn has at least one session.
 //
-// Restart: a table made with `recover_until` grants nothing before that time, so that those who held or waited under
-// the table's predecessor can re-assert. Holders are taken at their word if nobody else claims their targets; waiters
-// get back the place that their arrival stamp gives them.
+// Leases: each session renews its own lease. A session that has not renewed for Options::lease leaves the turn (kLost).
+//
+// Restart: a table created with `recover_until` grants nothing before that time, so that sessions that held or waited
+// at the previous gate can re-assert. A holder is accepted if no other job claims its targets. A waiter gets the
+// position of its arrival stamp. Sessions of one job with the same stamp form one turn again.
 #pragma once
 
 #include <tutti/base.h>
@@ -30,6 +37,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -38,42 +46,49 @@
 
 namespace tutti::gate {
 
-using SessionId = std::uint64_t;  // one client of the gate, for as long as it lives
-using Ticket = std::uint64_t;     // chosen by the client, one per request, so that late answers match nothing else
+using SessionId = std::uint64_t;  // one process at the gate
+using Ticket = std::uint64_t;     // chosen by the client, one per request, to recognise late answers
+
+// Processes of one user with the same number are one job. Number 0: the process is a job of its own.
+struct JobId {
+  std::uint32_t user = 0;
+  std::uint64_t number = 0;
+  friend bool operator==(const JobId&, const JobId&) = default;
+};
 
 struct Ask {
   Ticket ticket = 0;
-  std::string job;    // what the job is called from run to run; its history is kept under it
+  JobId id{};
+  std::string job;    // job name, the same in every run; key of the job's history
   TargetSet targets;  // not empty
   Bytes bytes{};      // announced size of the phase; 0: unknown
 };
 
-// Why a message was refused. Nothing has changed by it.
+// Why a message was refused. A refused message changes nothing.
 enum class Refusal : std::uint8_t {
   kNone = 0,
-  kSecondRequest = 1,  // the session waits or holds already
-  kNotHeld = 2,        // release or renewal without a lock
-  kExpired = 3,        // the lease ran out before
-  kConflict = 4,       // re-asserted targets that somebody else holds
-  kFull = 5,           // too many wait
-  kTargets = 6,        // a target that the gate does not have (found before the table is asked)
-  kProtocol = 7,       // a malformed or unexpected message (found before the table is asked)
+  kSecondRequest = 1,  // the session already waits or holds
+  kNotHeld = 2,        // release or renewal without a turn
+  kExpired = 3,        // the lease has expired
+  kConflict = 4,       // re-asserted targets that another job holds
+  kFull = 5,           // too many waiting requests, of all jobs or of this one
 };
 const char* explain(Refusal refusal);
 
+enum class AnswerKind : std::uint8_t {
+  kQueued,   // waits; `arrived` keeps its position over a restart of the gate
+  kGranted,  // holds for one lease, unless renewed
+  kRenewed,  // holds for another lease
+  kLost,     // the lease has expired
+  kRefused,  // see `refusal`
+};
+
 struct Answer {
-  enum class Kind : std::uint8_t {
-    kQueued,   // waits; `arrived` is the stamp that keeps the place over a restart of the gate
-    kGranted,  // holds, for one lease from now on unless renewed
-    kRenewed,  // holds for another lease, or still waits
-    kLost,     // held, and the lease has run out
-    kRefused,  // see `refusal`
-  };
   SessionId session = 0;
   Ticket ticket = 0;
-  Kind kind = Kind::kRefused;
+  AnswerKind kind = AnswerKind::kRefused;
   TimePoint arrived{};
-  std::uint32_t group = 0;  // kGranted: to be given back when re-asserting
+  std::uint32_t group = 0;  // kGranted: the client sends it back to re-assert
   Refusal refusal = Refusal::kNone;
 };
 
@@ -84,134 +99,177 @@ class LockTable {
     Duration lease = std::chrono::seconds(10);
     std::string discipline = "fifo";
     OptionTexts discipline_options{};
-    std::size_t max_waiting = 100'000;  // requests past it are refused (kFull)
-    std::size_t max_jobs = 65'536;      // histories kept of jobs that have no session; one long unused goes
+    std::size_t max_waiting = 100'000;   // turns; further requests are refused (kFull)
+    std::size_t max_turns_per_job = 64;  // for targets that its other turns do not cover; then kFull
+    std::size_t max_jobs = 65'536;       // histories of jobs without a session; then old ones are dropped
     std::optional<TimePoint> recover_until{};
   };
 
-  // What is remembered of a job from phase to phase.
+  // Measurements of a job, kept between its phases.
   struct JobHistory {
-    const std::string* job = nullptr;
+    std::uint32_t user = 0;
+    std::string job;
     std::optional<Duration> period;
     std::uint32_t periods = 0;  // samples in `period`
     std::optional<Duration> hold;
     TimePoint ended{};
-    std::uint32_t sessions = 0;  // that name this job
-    bool used = true;            // since evict_one() came by
+    std::uint32_t uses = 0;  // number of turns and sessions that refer to it
+    bool used = true;        // since evict_one() last checked it
   };
 
-  struct Entry {
+  struct Turn;
+
+  // The state of one session.
+  struct SessionEntry {
     enum class State : std::uint8_t { kIdle, kWaiting, kHolding, kLost };
-    SessionId session = 0;
-    Ask ask;
+    SessionId id = 0;
+    Ticket ticket = 0;
     State state = State::kIdle;
+    Turn* turn = nullptr;                   // kWaiting, kHolding
+    TimePoint deadline = TimePoint::max();  // kHolding: end of the lease
+    JobHistory* history = nullptr;          // of the last turn that it created
+  };
+
+  // One request of a job.
+  struct Turn {
+    Ask ask;  // of the process that created the turn
+    bool holding = false;
     JobHistory* history = nullptr;  // of ask.job
-    Placement place{};
+    Placement placement{};
     bool overdue = false;
     TimePoint arrived{};
-    std::uint64_t sequence = 0;             // among equal arrivals
-    TimePoint granted{};                    // kHolding
-    TimePoint deadline = TimePoint::max();  // kHolding: end of the lease; kWaiting: becomes overdue
+    std::uint64_t sequence = 0;  // order of creation
+    TimePoint granted{};         // holding
+    std::vector<SessionEntry*> sessions{};
   };
 
-  struct Counts {
+  struct TurnCounts {
     std::uint64_t requests = 0;
-    std::uint64_t grants = 0;
+    std::uint64_t grants = 0;  // of turns
+    std::uint64_t joined = 0;  // sessions that joined a turn
     std::uint64_t releases = 0;
-    std::uint64_t withdrawn = 0;     // stopped waiting of its own accord
+    std::uint64_t withdrawn = 0;     // released while waiting
     std::uint64_t disconnected = 0;  // while holding or waiting
     std::uint64_t expired = 0;
     std::uint64_t refused = 0;
     std::uint64_t reasserted = 0;
-    Duration waited{};  // over all grants
+    Duration waited{};  // sum over all grants
     Duration longest_wait{};
   };
 
   // kNotFound, kInvalid: discipline or options.
   static Result<LockTable> create(Options options);
 
-  // REQ: granted at once or queued.
+  // REQ of the thesis. Granted at once, queued, or joined to a turn of the same job.
   void request(SessionId session, Ask ask, TimePoint now);
-  // REL by a holder; by a waiter: it does not want to wait any longer.
+  // REL of the thesis. A holder ends its turn; a waiter withdraws its request.
   void release(SessionId session, Ticket ticket, TimePoint now);
-  // By a holder: another lease. By a waiter: is the gate there?
+  // A holder gets another lease. A waiter gets an answer, which shows that the gate is alive.
   void renew(SessionId session, Ticket ticket, TimePoint now);
-  // After the gate was restarted or the connection lost. `arrived` and `group` as they were answered.
-  void reassert_waiting(SessionId session, Ask ask, TimePoint arrived, TimePoint now);
-  void reassert_holding(SessionId session, Ask ask, std::uint32_t group, TimePoint now);
-  // The session is gone for good; no answer.
+  // After a restart of the gate or a lost connection, the client repeats what the gate answered earlier.
+  struct EarlierAnswer {
+    TimePoint arrived{};
+    std::uint32_t group = 0;
+  };
+  void reassert_waiting(SessionId session, Ask ask, EarlierAnswer earlier, TimePoint now);
+  void reassert_holding(SessionId session, Ask ask, EarlierAnswer earlier, TimePoint now);
+  bool holds(SessionId session) const;
+  // The session has ended. No answer.
   void disconnect(SessionId session, TimePoint now);
 
-  // Lets time pass: leases run out, waiters become overdue, recovery ends.
+  // Moves time: leases expire, waiters become overdue, recovery ends.
   void advance(TimePoint now);
-  // When advance() is due next.
+  // When to call advance() next; empty: not needed.
   std::optional<TimePoint> next_deadline() const;
 
-  // What to send, in this order; cleared by clear_answers().
+  // Answers to send, in this order, since the last clear_answers().
   std::span<const Answer> answers() const { return answers_; }
   void clear_answers() { answers_.clear(); }
 
   const Options& options() const { return options_; }
-  const Counts& counts() const { return counts_; }
+  const TurnCounts& counts() const { return counts_; }
   bool recovering() const { return recovering_; }
-  std::size_t waiting() const { return waiting_; }
-  std::size_t holding() const { return holding_; }
-  std::vector<const Entry*> holders() const;  // by time of the grant
-  std::vector<const Entry*> queue() const;    // in the order they would go, group by group
+  std::size_t waiting() const { return waiting_; }  // turns
+  std::size_t holding() const { return holding_; }  // turns
+  std::vector<const Turn*> holders() const;         // by time of the grant
+  std::vector<const Turn*> queue() const;           // in the order of service, group by group
 
  private:
-  struct Before {
-    bool operator()(const Entry* a, const Entry* b) const;
+  struct ServedBefore {
+    bool operator()(const Turn* a, const Turn* b) const;
   };
-  struct Group {
-    explicit Group(std::uint32_t targets) : held(targets), wanted(targets), waiting_for(targets) {}
-    std::set<Entry*, Before>::iterator remove(std::set<Entry*, Before>::iterator at);
-    void add(Entry& entry);
+  using TurnQueue = std::set<Turn*, ServedBefore>;
+  struct TurnGroup {
+    explicit TurnGroup(std::uint32_t targets) : held(targets), wanted(targets), waiting_for(targets) {}
+    TurnQueue::iterator remove(TurnQueue::iterator at);
+    void add(Turn& turn);
 
-    std::set<Entry*, Before> waiting;
+    TurnQueue waiting;
     TargetSet held;
-    TargetSet wanted;                        // by anybody who waits
-    std::vector<std::uint32_t> waiting_for;  // how many wait, by target
+    TargetSet wanted;                        // targets of waiting turns
+    std::vector<std::uint32_t> waiting_for;  // by target: number of waiting turns
+  };
+  struct JobHash {
+    std::size_t operator()(const JobId& id) const {
+      return std::hash<std::uint64_t>{}(id.number * 0x9e3779b97f4a7c15 ^ id.user);
+    }
+  };
+  // User and job name: each user has separate histories.
+  using HistoryKey = std::pair<std::uint32_t, std::string_view>;
+  struct HistoryHash {
+    std::size_t operator()(const HistoryKey& key) const {
+      return std::hash<std::string_view>{}(key.second) ^ (std::size_t{key.first} << 32);
+    }
   };
 
   LockTable(Options options, std::unique_ptr<Discipline> discipline);
 
   void move_to(TimePoint now) { now_ = std::max(now_, now); }
-  Entry* find(SessionId session, Ticket ticket);
+  SessionEntry* find(SessionId session, Ticket ticket);
   bool busy(SessionId session) const;  // waits or holds
-  static bool busy(const Entry& entry);
-  Entry& entry_for(SessionId session, Ask ask, TimePoint arrived);
+  Turn& make_turn(SessionId session, Ask ask, TimePoint arrived);
   void enqueue(SessionId session, Ask ask, TimePoint arrived);
-  void hold(Entry& entry);
-  void grant(Entry& entry, Group& group);
+  Turn* joinable(const Ask& ask);
+  template <typename Fits>
+  Turn* find_turn(const JobId& id, Fits fits);
+  void join(SessionId session, Ticket ticket, Turn& turn);
+  void hold(SessionEntry& session);
+  void grant(Turn& turn, TurnGroup& group);
   void dispatch(std::uint32_t group, const TargetSet& freed);
   void dispatch_all();
-  void leave(Entry& entry, Entry::State becomes);  // takes it out of its group and dispatches; the entry stays
-  void set_deadline(Entry& entry, TimePoint deadline);
-  void expire(Entry& entry);
-  void become_overdue(Entry& entry);
-  Group& group(std::uint32_t number);
-  void answer(const Entry& entry, Answer::Kind kind);
+  void leave(SessionEntry& session, SessionEntry::State becomes);
+  void end(Turn& turn);  // removes it from its group and dispatches
+  void set_deadline(SessionEntry& session, TimePoint deadline);
+  void set_overdue_at(Turn& turn, bool set);
+  void expire(SessionEntry& session);
+  void become_overdue(Turn& turn);
+  TurnGroup& group(std::uint32_t number);
+  void answer(const SessionEntry& session, const Turn& turn, AnswerKind kind);
   void refuse(SessionId session, Ticket ticket, Refusal refusal);
-  History learn_period(JobHistory& past);
-  void learn_hold(const Entry& entry);
-  JobHistory& history_of(const std::string& job);
+  History learn_period(JobHistory& history);
+  void learn_hold(const Turn& turn);
+  JobHistory& history_of(SessionEntry& session, const Ask& ask);
+  JobHistory& add_history(const Ask& ask);
   void evict_one();
 
   Options options_;
   std::unique_ptr<Discipline> discipline_;
-  TimePoint now_ = TimePoint::min();  // time never runs backwards in here
+  TimePoint now_ = TimePoint::min();  // never decreases
   bool recovering_;
-  std::unordered_map<SessionId, Entry> sessions_;
-  std::map<std::uint32_t, Group> groups_;
-  std::set<std::pair<TimePoint, SessionId>> deadlines_;
-  std::unordered_map<std::string, JobHistory> histories_;  // by job
-  std::deque<JobHistory*> round_;                          // each once; evict_one() goes round
-  double rate_bytes_ = 0, rate_seconds_ = 0;               // sums over past phases, fading
-  double period_logarithms_ = 0, periods_ = 0;             // of all jobs, fading
+  std::unordered_map<SessionId, SessionEntry> sessions_;
+  std::deque<Turn> turns_;  // used and unused; unused ones keep their memory for the next request
+  std::vector<Turn*> unused_;
+  std::unordered_multimap<JobId, Turn*, JobHash> jobs_;  // turns of jobs that have a number
+  std::map<std::uint32_t, TurnGroup> groups_;
+  std::set<std::pair<TimePoint, SessionId>> leases_;                 // end of each lease
+  std::map<std::pair<TimePoint, std::uint64_t>, Turn*> overdue_at_;  // by time and the turn's sequence
+  std::unordered_map<HistoryKey, std::unique_ptr<JobHistory>, HistoryHash> histories_;
+  std::deque<JobHistory*> round_;               // all histories, in the order in which evict_one() checks them
+  double rate_bytes_ = 0, rate_seconds_ = 0;    // sums over earlier phases, with decreasing weight
+  double period_logarithms_ = 0, periods_ = 0;  // of all jobs, with decreasing weight
   std::uint64_t next_sequence_ = 0;
   std::size_t waiting_ = 0, holding_ = 0;
-  Counts counts_;
+  TurnCounts counts_;
   std::vector<Answer> answers_;
 };
 

@@ -12,15 +12,24 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
-using Kind = Answer::Kind;
+using Kind = AnswerKind;
 
-// A table, a clock that the test moves, and the last answers.
+// A lock table with a manual clock, and its last answers.
 class Gate {
  public:
   explicit Gate(LockTable::Options options) : table_(std::move(*LockTable::create(std::move(options)))) {}
 
   void ask(SessionId session, std::vector<TargetId> targets, Bytes bytes = {}) {
     table_.request(session, make(session, targets, bytes), now_);
+  }
+  // A process of the job with this number.
+  void ask_as(std::uint64_t number, SessionId session, std::vector<TargetId> targets) {
+    table_.request(session, make_as(number, session, targets), now_);
+  }
+  Ask make_as(std::uint64_t number, SessionId session, const std::vector<TargetId>& targets) {
+    Ask ask = make(session, targets);
+    ask.id = {.user = 1000, .number = number};
+    return ask;
   }
   void release(SessionId session) { table_.release(session, session, now_); }
   void renew(SessionId session) { table_.renew(session, session, now_); }
@@ -53,7 +62,7 @@ class Gate {
   LockTable table_;
 };
 
-TEST(LockTable, OneHoldsTheOthersGoInOrder) {
+TEST(LockTable, TurnsAreGrantedOneAfterTheOtherInOrder) {
   Gate gate({});
   for (SessionId job : {1, 2, 3}) gate.ask(job, {0});
   EXPECT_THAT(gate.granted(), ElementsAre(1));
@@ -100,11 +109,11 @@ TEST(LockTable, Figure35bTheLimitEndsStarvation) {
   gate.ask(2, {1, 2});
   gate.ask(3, {2, 3});
   EXPECT_THAT(gate.granted(), ElementsAre(1, 3));
-  gate.pass(seconds(5));  // requests like A1 and A3 keep arriving, and overlap so that A2 never finds both free
+  gate.pass(seconds(5));  // requests like A1 and A3 keep arriving, so the targets of A2 are never both free
   gate.ask(4, {0, 1});
   gate.release(1);
   EXPECT_THAT(gate.granted(), ElementsAre(4));
-  gate.pass(seconds(6));  // A2 is overdue now: nobody passes any more
+  gate.pass(seconds(6));  // A2 is overdue now: no request passes it
   gate.ask(5, {2, 3});
   gate.release(3);
   EXPECT_THAT(gate.granted(), IsEmpty());
@@ -114,14 +123,14 @@ TEST(LockTable, Figure35bTheLimitEndsStarvation) {
   EXPECT_THAT(gate.granted(), ElementsAre(2));
 }
 
-TEST(LockTable, ShortestGoesBySizeAnnouncedOrLearned) {
+TEST(LockTable, ShortestOrdersBySizeAnnouncedOrLearned) {
   Gate gate({.lease = seconds(1000), .discipline = "shortest"});
-  gate.ask(9, {0}, 50_MiB);  // a past that tells the rate, 50 MiB/s, and the size of job 9
+  gate.ask(9, {0}, 50_MiB);  // the table learns the rate, 50 MiB/s, and the size of job 9
   gate.pass(seconds(1));
   gate.release(9);
   gate.ask(1, {0}, 1_GiB);
   gate.granted();
-  gate.ask(2, {0});  // nothing known: last
+  gate.ask(2, {0});  // unknown size: last
   gate.ask(3, {0}, 100_MiB);
   gate.ask(9, {0});  // learned: 50 MiB
   gate.ask(4, {0}, 10_MiB);
@@ -135,7 +144,7 @@ TEST(LockTable, ShortestGoesBySizeAnnouncedOrLearned) {
   EXPECT_THAT(order, ElementsAre(4, 9, 3, 2));
 }
 
-TEST(LockTable, ShortestLetsTheLargeOneGoAfterTheLimit) {
+TEST(LockTable, ShortestGrantsALargePhaseAfterTheLimit) {
   Gate gate({.lease = seconds(1000), .discipline = "shortest", .discipline_options = {{"limit", "10s"}}});
   gate.ask(1, {0}, 1_MiB);
   gate.ask(2, {0}, 1_GiB);
@@ -150,7 +159,7 @@ TEST(LockTable, ShortestLetsTheLargeOneGoAfterTheLimit) {
   EXPECT_THAT(gate.granted(), ElementsAre(2));
 }
 
-// Jobs 1 and 2 come back every ten seconds or so, jobs 3 and 4 every thousand; the gate has seen that.
+// The table has learned periods of about 10 s for jobs 1 and 2, and about 1000 s for jobs 3 and 4.
 class GateWithTwoClasses : public Gate {
  public:
   explicit GateWithTwoClasses(const std::string& share)
@@ -178,7 +187,7 @@ class GateWithTwoClasses : public Gate {
 
 TEST(LockTable, Set10SharingBandwidthHasOneJobPerClass) {
   GateWithTwoClasses gate("bandwidth");
-  for (SessionId job : {1, 2, 3, 4, 5}) gate.ask(job, {0});  // 5 has no history: like most, as 1 and 2
+  for (SessionId job : {1, 2, 3, 4, 5}) gate.ask(job, {0});  // 5 has no history: the typical class, that of 1 and 2
   EXPECT_THAT(gate.granted(), ElementsAre(1, 3));
   gate.release(3);
   EXPECT_THAT(gate.granted(), ElementsAre(4));
@@ -191,7 +200,7 @@ TEST(LockTable, Set10SharingBandwidthHasOneJobPerClass) {
 TEST(LockTable, Set10SharingTimeHasOneJobAtATimeAndStarvesNoClass) {
   GateWithTwoClasses gate("time");
   for (SessionId job : {3, 4, 1, 2}) gate.ask(job, {0});
-  EXPECT_THAT(gate.granted(), ElementsAre(3));  // nobody else was there
+  EXPECT_THAT(gate.granted(), ElementsAre(3));  // the only request
   // Job 3's turn of 100 s counts for 100 s * 10^3; the other class takes turns of 10 s, each counts for 10 s * 10^1.
   int turns = 0;
   SessionId last = 3;
@@ -221,7 +230,7 @@ TEST(LockTable, Set10WithOneClassIsFifo) {
   }
 }
 
-TEST(LockTable, AHolderThatStopsRenewingLosesTheLock) {
+TEST(LockTable, AHolderThatStopsRenewingLosesItsTurn) {
   Gate gate({.lease = seconds(10)});
   gate.ask(1, {0});
   gate.ask(2, {0});
@@ -239,7 +248,7 @@ TEST(LockTable, AHolderThatStopsRenewingLosesTheLock) {
   EXPECT_EQ(answers[1].session, 2u);
 }
 
-TEST(LockTable, ALateRenewalDoesNotReviveALeaseThatNobodyHasExpiredYet) {
+TEST(LockTable, ALateRenewalIsRefusedEvenBeforeAdvanceIsCalled) {
   Gate gate({.lease = seconds(10)});
   gate.ask(1, {0});
   gate.ask(2, {0});
@@ -252,7 +261,7 @@ TEST(LockTable, ALateRenewalDoesNotReviveALeaseThatNobodyHasExpiredYet) {
   EXPECT_EQ(answers[1].session, 2u);
 }
 
-TEST(LockTable, MisuseIsAnsweredAndHarmsNobody) {
+TEST(LockTable, MisuseIsAnsweredAndDoesNotAffectOthers) {
   Gate gate({.targets = 2, .lease = seconds(10)});
   gate.release(7);
   EXPECT_EQ(gate.refusal(), Refusal::kNotHeld);
@@ -265,7 +274,7 @@ TEST(LockTable, MisuseIsAnsweredAndHarmsNobody) {
   EXPECT_EQ(gate.refusal(), Refusal::kSecondRequest);
   gate.ask(2, {1});
   EXPECT_EQ(gate.refusal(), Refusal::kSecondRequest);
-  gate.table_.release(1, 99, gate.now_);  // a ticket from long ago
+  gate.table_.release(1, 99, gate.now_);  // an old ticket
   EXPECT_EQ(gate.refusal(), Refusal::kNotHeld);
   EXPECT_EQ(gate.table_.holding(), 1u);
   gate.pass(seconds(10));
@@ -281,7 +290,7 @@ TEST(LockTable, MisuseIsAnsweredAndHarmsNobody) {
   EXPECT_EQ(gate.table_.counts().refused, 7u);
 }
 
-TEST(LockTable, WhoLeavesTheQueueUnblocksThoseBehind) {
+TEST(LockTable, ASessionThatLeavesTheQueueUnblocksThoseBehindIt) {
   Gate gate({.targets = 3});
   gate.ask(1, {0});
   gate.ask(2, {0, 1});  // reserves 1
@@ -307,15 +316,15 @@ TEST(LockTable, TheQueueIsBounded) {
   EXPECT_EQ(gate.table_.waiting(), 2u);
 }
 
-TEST(LockTable, AfterARestartHoldersKeepTheirLockAndWaitersTheirPlace) {
+TEST(LockTable, AfterARestartHoldersKeepTheirTurnAndWaitersTheirPosition) {
   Gate gate({.targets = 2, .lease = seconds(10), .recover_until = TimePoint(std::chrono::hours(1)) + seconds(10)});
   const TimePoint before = gate.now_ - seconds(30);
   gate.ask(5, {1});  // new; must wait for the end of recovery
-  gate.table_.reassert_waiting(3, gate.make(3, {0}), before + seconds(2), gate.now_);  // came second
-  gate.table_.reassert_waiting(2, gate.make(2, {0}), before + seconds(1), gate.now_);  // came first
-  gate.table_.reassert_holding(1, gate.make(1, {0}), 0, gate.now_);
+  gate.table_.reassert_waiting(3, gate.make(3, {0}), {before + seconds(2)}, gate.now_);  // arrived second
+  gate.table_.reassert_waiting(2, gate.make(2, {0}), {before + seconds(1)}, gate.now_);  // arrived first
+  gate.table_.reassert_holding(1, gate.make(1, {0}), {}, gate.now_);
   EXPECT_THAT(gate.granted(), IsEmpty());
-  gate.table_.reassert_holding(4, gate.make(4, {0}), 0, gate.now_);  // a second holder of target 0
+  gate.table_.reassert_holding(4, gate.make(4, {0}), {}, gate.now_);  // a second holder of target 0
   EXPECT_EQ(gate.refusal(), Refusal::kConflict);
   gate.pass(seconds(9));
   gate.renew(1);
@@ -326,7 +335,7 @@ TEST(LockTable, AfterARestartHoldersKeepTheirLockAndWaitersTheirPlace) {
   EXPECT_THAT(gate.granted(), ElementsAre(2));
   gate.release(2);
   EXPECT_THAT(gate.granted(), ElementsAre(3));
-  gate.table_.reassert_holding(9, gate.make(9, {1}), 0, gate.now_);  // recovery is over
+  gate.table_.reassert_holding(9, gate.make(9, {1}), {}, gate.now_);  // recovery is over
   EXPECT_EQ(gate.refusal(), Refusal::kExpired);
 }
 
@@ -337,20 +346,138 @@ TEST(LockTable, AReassertOverANewConnectionChangesNothing) {
   gate.ask(3, {0});
   gate.take();
   gate.pass(seconds(5));
-  gate.table_.reassert_holding(1, gate.make(1, {0}), 0, gate.now_);
-  gate.table_.reassert_waiting(2, gate.make(2, {0}), gate.now_, gate.now_);
+  gate.table_.reassert_holding(1, gate.make(1, {0}), {}, gate.now_);
+  gate.table_.reassert_waiting(2, gate.make(2, {0}), {gate.now_}, gate.now_);
   const auto answers = gate.take();
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_EQ(answers[0].kind, Kind::kRenewed);
   EXPECT_EQ(answers[1].kind, Kind::kQueued);
   gate.release(1);
   EXPECT_THAT(gate.granted(), ElementsAre(2));
-  // The grant got lost with the connection: asking again tells.
-  gate.table_.reassert_waiting(2, gate.make(2, {0}), gate.now_, gate.now_);
-  EXPECT_THAT(gate.granted(), ElementsAre(2));
+  // The grant was lost with the connection. The answer to a second request repeats it and starts a new lease.
+  gate.pass(seconds(9));
+  gate.table_.reassert_waiting(2, gate.make(2, {0}), {gate.now_}, gate.now_);
+  EXPECT_EQ(gate.take().back().kind, Kind::kRenewed);
+  gate.pass(seconds(9));
+  EXPECT_EQ(gate.table_.holding(), 1u);
 }
 
-TEST(LockTable, TimeRunningBackwardsTakesNothingAway) {
+TEST(LockTable, ProcessesOfOneJobShareOneTurn) {
+  Gate gate({.targets = 3, .lease = seconds(10)});
+  gate.ask(9, {0});
+  gate.ask_as(7, 1, {0, 1});  // waits for 9
+  gate.ask(8, {1});           // waits for job 7
+  gate.ask_as(7, 2, {0, 1});  // joins while the turn waits
+  gate.ask_as(7, 3, {1});     // fewer targets: joins, too
+  EXPECT_THAT(gate.granted(), ElementsAre(9));
+  EXPECT_EQ(gate.table_.waiting(), 2u);
+  gate.release(9);
+  EXPECT_THAT(gate.granted(), ElementsAre(1, 2, 3));
+  gate.ask_as(7, 4, {0});  // joins while the turn is held
+  EXPECT_THAT(gate.granted(), ElementsAre(4));
+  for (SessionId process : {1, 3}) gate.release(process);
+  gate.disconnect(4);
+  EXPECT_THAT(gate.granted(), IsEmpty());
+  EXPECT_EQ(gate.table_.holding(), 1u);
+  gate.release(2);  // the last one
+  EXPECT_THAT(gate.granted(), ElementsAre(8));
+}
+
+TEST(LockTable, OtherUsersOtherNumbersAndOtherTargetsDoNotJoin) {
+  Gate gate({.targets = 2});
+  gate.ask_as(7, 1, {0});
+  Ask other_user = gate.make_as(7, 2, {0});
+  other_user.id.user = 1001;
+  gate.table_.request(2, other_user, gate.now_);
+  gate.ask_as(8, 3, {0});
+  gate.ask_as(0, 4, {0});
+  gate.ask_as(0, 5, {0});
+  gate.ask_as(7, 6, {0, 1});  // not covered: a turn of its own
+  EXPECT_THAT(gate.granted(), ElementsAre(1));
+  EXPECT_EQ(gate.table_.waiting(), 5u);
+}
+
+TEST(LockTable, AProcessThatStopsRenewingLeavesTheTurnAndTheOthersKeepIt) {
+  Gate gate({.lease = seconds(10)});
+  gate.ask_as(7, 1, {0});
+  gate.ask_as(7, 2, {0});
+  gate.ask(3, {0});
+  gate.take();
+  gate.pass(seconds(9));
+  gate.renew(2);
+  gate.take();
+  gate.pass(seconds(1));
+  const auto answers = gate.take();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].kind, Kind::kLost);
+  EXPECT_EQ(answers[0].session, 1u);
+  gate.pass(seconds(9));
+  EXPECT_THAT(gate.granted(), ElementsAre(3));
+}
+
+TEST(LockTable, AJobCannotExtendItsTurnByJoiningIt) {
+  Gate gate({.lease = seconds(10)});
+  gate.ask_as(7, 1, {0});
+  gate.pass(seconds(9));
+  gate.renew(1);
+  gate.pass(seconds(2));
+  gate.ask_as(7, 2, {0});  // late, but no other job waits
+  EXPECT_THAT(gate.granted(), ElementsAre(1, 2));
+  gate.ask(9, {0});
+  gate.ask_as(7, 3, {0});  // more than a lease after the grant, and job 9 waits
+  EXPECT_THAT(gate.granted(), IsEmpty());
+  gate.release(1);
+  gate.release(2);
+  EXPECT_THAT(gate.granted(), ElementsAre(9));
+  gate.release(9);
+  EXPECT_THAT(gate.granted(), ElementsAre(3));
+}
+
+TEST(LockTable, AfterARestartTheProcessesOfAJobAreOneTurnAgain) {
+  Gate gate({.targets = 3, .lease = seconds(10), .recover_until = TimePoint(std::chrono::hours(1)) + seconds(10)});
+  const TimePoint early = gate.now_ - seconds(30), late = gate.now_ - seconds(20);
+  // Job 7 held 0-1. Its processes with fewer targets re-assert first.
+  gate.table_.reassert_holding(1, gate.make_as(7, 1, {0}), {early}, gate.now_);
+  gate.table_.reassert_holding(2, gate.make_as(7, 2, {1}), {early}, gate.now_);
+  gate.table_.reassert_holding(3, gate.make_as(7, 3, {0, 1}), {early}, gate.now_);
+  EXPECT_EQ(gate.table_.holding(), 1u);
+  gate.table_.reassert_holding(4, gate.make_as(8, 4, {1}), {early}, gate.now_);
+  EXPECT_EQ(gate.take().back().refusal, Refusal::kConflict);
+  // Job 9 waited for 1-2.
+  gate.table_.reassert_waiting(5, gate.make_as(9, 5, {2}), {late}, gate.now_);
+  gate.table_.reassert_waiting(6, gate.make_as(9, 6, {1, 2}), {late}, gate.now_);
+  EXPECT_EQ(gate.table_.waiting(), 1u);
+  gate.pass(seconds(9));
+  for (SessionId process : {1, 2, 3}) gate.renew(process);
+  gate.pass(seconds(1));
+  EXPECT_THAT(gate.granted(), IsEmpty());
+  for (SessionId process : {3, 1, 2}) gate.release(process);
+  EXPECT_THAT(gate.granted(), ElementsAre(5, 6));
+}
+
+TEST(LockTable, AHolderThatReconnectsRejoinsTheTurnOfItsJob) {
+  Gate gate({.lease = seconds(10)});
+  gate.ask_as(7, 1, {0});
+  gate.ask_as(7, 2, {0});
+  gate.disconnect(1);
+  gate.take();
+  gate.table_.reassert_holding(1, gate.make_as(7, 1, {0}), {}, gate.now_);
+  EXPECT_EQ(gate.take().back().kind, Kind::kRenewed);
+}
+
+TEST(LockTable, GroupsAndTurnsOfOneJobAreBounded) {
+  Gate gate({.targets = 100, .max_turns_per_job = 4, .recover_until = TimePoint(std::chrono::hours(1)) + seconds(10)});
+  for (SessionId i = 0; i < 50; ++i)  // group numbers that this discipline does not have
+    gate.table_.reassert_holding(i, gate.make(i, {static_cast<TargetId>(i)}),
+                                 {{}, 1000 + static_cast<std::uint32_t>(i)}, gate.now_);
+  EXPECT_EQ(gate.table_.holding(), 50u);
+  gate.table_.reassert_holding(60, gate.make(60, {3}), {{}, 5000}, gate.now_);
+  EXPECT_EQ(gate.take().back().refusal, Refusal::kConflict);
+  for (SessionId i = 0; i < 5; ++i) gate.ask_as(7, 70 + i, {static_cast<TargetId>(60 + i)});
+  EXPECT_EQ(gate.take().back().refusal, Refusal::kFull);
+}
+
+TEST(LockTable, TimeThatRunsBackwardsExpiresNoLease) {
   Gate gate({.lease = seconds(10)});
   gate.ask(1, {0});
   gate.now_ -= seconds(60);
@@ -366,6 +493,7 @@ TEST(LockTable, UnknownDisciplinesAndOptionsAreExplained) {
   EXPECT_THAT(LockTable::create({.discipline = "fifo", .discipline_options = {{"limit", "1s"}}}).error().message,
               testing::HasSubstr("limit"));
   EXPECT_FALSE(LockTable::create({.targets = 0}));
+  EXPECT_FALSE(LockTable::create({.lease = std::chrono::hours(2'200'000)})) << "no client would accept it";
 }
 
 }  // namespace

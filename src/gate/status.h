@@ -10,16 +10,18 @@
 
 namespace tutti::gate {
 
-struct ServerFacts {
+struct ServiceFacts {
   std::size_t connections = 0;
   Duration uptime{};
-  std::function<std::uint32_t(SessionId)> process;  // the process number a session gave
+  std::uint64_t refused = 0;                        // requests
+  std::function<std::uint32_t(SessionId)> process;  // process id of a session
 };
 
 // {"discipline", "lease_seconds", "recovering", "uptime_seconds", "connections", "counts": {...},
-//  "targets": [{"target", "state": "idle"|"active", "holders": [{"job", "process", "held_seconds",
-//               "lease_left_seconds", "class"}], "waiting"}],
-//  "queue": [{"job", "process", "targets", "bytes", "waited_seconds", "overdue", "class"}]}
-std::string status_document(const LockTable& table, const ServerFacts& facts, TimePoint now);
+//  "targets": [{"target", "state": "idle"|"active", "holders": [{"job", "user", "process", "processes",
+//               "held_seconds", "lease_left_seconds", "class"}], "waiting"}],
+//  "queue": [{"job", "user", "process", "processes", "targets", "bytes", "waited_seconds", "overdue", "class"}]}
+// "process" is the first process of the turn, "processes" the number of its processes.
+std::string status_document(const LockTable& table, const ServiceFacts& facts, TimePoint now);
 
 }  // namespace tutti::gate

@@ -85,8 +85,8 @@ std::optional<TargetId> parse_target(std::string_view text) {
   return target;
 }
 
-std::vector<TargetRange> ranges_of(const std::vector<TargetId>& ascending) {
-  std::vector<TargetRange> ranges;
+wire::TargetRanges ranges_of(const std::vector<TargetId>& ascending) {
+  wire::TargetRanges ranges;
   for (TargetId target : ascending) {
     if (!ranges.empty() && ranges.back().last + 1 == target)
       ranges.back().last = target;
@@ -136,7 +136,7 @@ std::string TargetList::text() const {
 
 Result<TargetSet> TargetList::resolve(std::uint32_t targets) const {
   if (all) return TargetSet::all(targets);
-  if (ranges.empty()) return fail(ErrorCode::kInvalid, "the set of targets is empty; name at least one");
+  if (ranges.empty()) return fail(ErrorCode::kInvalid, "the list of targets is empty; give at least one");
   TargetSet set(targets);
   for (const TargetRange& range : ranges) {
     if (range.first > range.last || range.last >= targets)

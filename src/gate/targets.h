@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which targets a phase touches: as somebody writes it (TargetList) and as the lock table works with it (TargetSet).
+// The targets of a phase: as written by a user (TargetList), and as used by the lock table (TargetSet).
 #pragma once
 
 #include <tutti/base.h>
+#include <tutti/sched.h>
 
 #include <bit>
 #include <cstddef>
@@ -11,14 +12,16 @@
 #include <string_view>
 #include <vector>
 
+#include "wire/messages.h"
+
 namespace tutti::gate {
 
-using TargetId = std::uint32_t;  // 0 .. number of targets - 1
+using tutti::TargetId;  // 0 .. number of targets - 1
 
-// Gates have at most this many targets.
+// Maximum number of targets of a gate.
 inline constexpr std::uint32_t kMaxTargets = 65536;
 
-// A set of targets below a fixed number: one bit each. Sets that meet must have the same size.
+// A set of targets with one bit for each. Operations on two sets need sets of the same size().
 class TargetSet {
  public:
   TargetSet() = default;
@@ -26,7 +29,7 @@ class TargetSet {
   static TargetSet all(std::uint32_t targets);
   static TargetSet of(std::uint32_t targets, const std::vector<TargetId>& members);
 
-  std::uint32_t size() const { return size_; }  // of the universe, not of the set
+  std::uint32_t size() const { return size_; }  // number of possible members
   std::size_t count() const;
   bool empty() const;
   bool contains(TargetId target) const { return (words_[target / 64] >> (target % 64)) & 1; }
@@ -37,7 +40,7 @@ class TargetSet {
   void for_each(Action action) const;  // in ascending order
 
   bool intersects(const TargetSet& other) const;
-  bool within(const TargetSet& other) const;  // every member is one of other's
+  bool within(const TargetSet& other) const;  // subset of `other`
   TargetSet& operator|=(const TargetSet& other);
   TargetSet& operator-=(const TargetSet& other);
   TargetSet& operator&=(const TargetSet& other);
@@ -45,7 +48,7 @@ class TargetSet {
 
  private:
   std::uint32_t size_ = 0;
-  std::vector<std::uint64_t> words_;
+  boost::container::small_vector<std::uint64_t, 2> words_;
 };
 
 template <typename Action>
@@ -55,24 +58,21 @@ void TargetSet::for_each(Action action) const {
       action(static_cast<TargetId>(i * 64 + static_cast<std::size_t>(std::countr_zero(word))));
 }
 
-struct TargetRange {
-  TargetId first = 0;
-  TargetId last = 0;  // included
-  friend bool operator==(const TargetRange&, const TargetRange&) = default;
-};
+using wire::TargetRange;
 
-// Targets before it is known how many there are: "*" (all), or ranges in any order such as "0,4-7".
+// A list of targets for a gate of any size: "*" (all), or ranges in any order such as "0,4-7".
 struct TargetList {
   bool all = false;
-  std::vector<TargetRange> ranges;
+  wire::TargetRanges ranges{};
 
-  // kInvalid says what is wrong with the text. An empty text is wrong.
+  // kInvalid: the text is not a list, or is empty.
   static Result<TargetList> parse(std::string_view text);
   static TargetList everything() { return {.all = true, .ranges = {}}; }
   static TargetList of(const std::vector<TargetId>& targets);
   std::string text() const;
 
-  // kInvalid: empty, a range the wrong way round, or a target that a gate with `targets` targets does not have.
+  // kInvalid: empty, a range whose first is after its last, or a target that a gate with `targets` targets does not
+  // have.
   Result<TargetSet> resolve(std::uint32_t targets) const;
 
   friend bool operator==(const TargetList&, const TargetList&) = default;

@@ -23,7 +23,7 @@ TEST(Targets, WrongListsAreRefused) {
   EXPECT_FALSE((TargetList{.all = false, .ranges = {{0, UINT32_MAX}}}.resolve(8)));
 }
 
-TEST(Targets, SetsMeet) {
+TEST(Targets, SetOperations) {
   TargetSet a = TargetSet::of(100, {1, 70}), b = TargetSet::of(100, {70, 99});
   EXPECT_TRUE(a.intersects(b));
   EXPECT_FALSE(a.within(b));

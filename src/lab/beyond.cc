@@ -20,52 +20,51 @@ using sim::Application;
 using sim::PhaseSizes;
 using sim::Scenario;
 
-enum class Spread { kEqual, kUniform, kHeavy };
-enum class Known { kAnnounced, kLearned, kUnknown, kWrong };
+enum class SizeDistribution { kEqual, kUniform, kHeavy };
+enum class SizeKnowledge { kAnnounced, kLearned, kUnknown, kWrong };
 
-// One mix of jobs.
 struct Mix {
   const char* name;
   bool phases;  // many synchronous operations, repeated; else one operation per job
-  Spread spread;
-  bool over_time;  // jobs start one after the other; else all at once
-  bool partial;    // files over a quarter of the servers
-  Known known;
+  SizeDistribution distribution;
+  bool over_time;  // jobs start one after the other; else all together
+  bool partial;    // files on a quarter of the servers
+  SizeKnowledge known;
 };
 
 constexpr Mix kMixes[] = {
-    {"single equal", false, Spread::kEqual, false, false, Known::kAnnounced},
-    {"single uniform", false, Spread::kUniform, false, false, Known::kAnnounced},
-    {"single heavy", false, Spread::kHeavy, false, false, Known::kAnnounced},
-    {"single heavy over time", false, Spread::kHeavy, true, false, Known::kAnnounced},
-    {"single heavy partial", false, Spread::kHeavy, false, true, Known::kAnnounced},
-    {"single heavy unknown", false, Spread::kHeavy, false, false, Known::kUnknown},
-    {"phases equal learned", true, Spread::kEqual, false, false, Known::kLearned},
-    {"phases uniform learned", true, Spread::kUniform, false, false, Known::kLearned},
-    {"phases heavy announced", true, Spread::kHeavy, false, false, Known::kAnnounced},
-    {"phases heavy learned", true, Spread::kHeavy, false, false, Known::kLearned},
-    {"phases heavy learned over time", true, Spread::kHeavy, true, false, Known::kLearned},
-    {"phases heavy learned partial", true, Spread::kHeavy, false, true, Known::kLearned},
-    {"phases uniform unknown", true, Spread::kUniform, false, false, Known::kUnknown},
-    {"phases heavy unknown", true, Spread::kHeavy, false, false, Known::kUnknown},
-    {"phases heavy unknown over time", true, Spread::kHeavy, true, false, Known::kUnknown},
-    {"phases heavy wrong by two", true, Spread::kHeavy, false, false, Known::kWrong},
-    {"phases uniform wrong by two", true, Spread::kUniform, true, false, Known::kWrong},
+    {"single equal", false, SizeDistribution::kEqual, false, false, SizeKnowledge::kAnnounced},
+    {"single uniform", false, SizeDistribution::kUniform, false, false, SizeKnowledge::kAnnounced},
+    {"single heavy", false, SizeDistribution::kHeavy, false, false, SizeKnowledge::kAnnounced},
+    {"single heavy over time", false, SizeDistribution::kHeavy, true, false, SizeKnowledge::kAnnounced},
+    {"single heavy partial", false, SizeDistribution::kHeavy, false, true, SizeKnowledge::kAnnounced},
+    {"single heavy unknown", false, SizeDistribution::kHeavy, false, false, SizeKnowledge::kUnknown},
+    {"phases equal learned", true, SizeDistribution::kEqual, false, false, SizeKnowledge::kLearned},
+    {"phases uniform learned", true, SizeDistribution::kUniform, false, false, SizeKnowledge::kLearned},
+    {"phases heavy announced", true, SizeDistribution::kHeavy, false, false, SizeKnowledge::kAnnounced},
+    {"phases heavy learned", true, SizeDistribution::kHeavy, false, false, SizeKnowledge::kLearned},
+    {"phases heavy learned over time", true, SizeDistribution::kHeavy, true, false, SizeKnowledge::kLearned},
+    {"phases heavy learned partial", true, SizeDistribution::kHeavy, false, true, SizeKnowledge::kLearned},
+    {"phases uniform unknown", true, SizeDistribution::kUniform, false, false, SizeKnowledge::kUnknown},
+    {"phases heavy unknown", true, SizeDistribution::kHeavy, false, false, SizeKnowledge::kUnknown},
+    {"phases heavy unknown over time", true, SizeDistribution::kHeavy, true, false, SizeKnowledge::kUnknown},
+    {"phases heavy wrong by two", true, SizeDistribution::kHeavy, false, false, SizeKnowledge::kWrong},
+    {"phases uniform wrong by two", true, SizeDistribution::kUniform, true, false, SizeKnowledge::kWrong},
 };
 
-// Between 1 and `most`, with the given spread; heavy-tailed is a Pareto distribution of shape 0.7, cut off at `most`.
-double draw(Spread spread, double most, Prng& chance) {
-  if (spread == Spread::kEqual) return most / 8;
-  if (spread == Spread::kUniform) return chance.uniform(1, most / 4);
+// Draws between 1 and `most`. Heavy-tailed is a Pareto distribution of shape 0.7, truncated at `most`.
+double draw(SizeDistribution distribution, double most, Prng& chance) {
+  if (distribution == SizeDistribution::kEqual) return most / 8;
+  if (distribution == SizeDistribution::kUniform) return chance.uniform(1, most / 4);
   const double ratio = std::pow(1 / most, 0.7);
   return 1 / std::pow(1 - chance.uniform() * (1 - ratio), 1 / 0.7);
 }
 
-void set_knowledge(Known known, unsigned job, Application& application) {
-  application.sizes = known == Known::kLearned   ? PhaseSizes::kLearned
-                      : known == Known::kUnknown ? PhaseSizes::kUnknown
-                                                 : PhaseSizes::kAnnounced;
-  if (known == Known::kWrong) application.size_error = job % 2 ? 2.0 : 0.5;
+void set_knowledge(SizeKnowledge known, unsigned job, Application& application) {
+  application.sizes = known == SizeKnowledge::kLearned   ? PhaseSizes::kLearned
+                      : known == SizeKnowledge::kUnknown ? PhaseSizes::kUnknown
+                                                         : PhaseSizes::kAnnounced;
+  if (known == SizeKnowledge::kWrong) application.size_error = job % 2 ? 2.0 : 0.5;
 }
 
 Scenario mix_scenario(const Mix& mix, const std::string& policy, std::uint64_t seed) {
@@ -88,14 +87,14 @@ Scenario mix_scenario(const Mix& mix, const std::string& policy, std::uint64_t s
     if (mix.phases) {
       application.ranks = 4;
       application.size = 1_MiB;
-      // About the same work in all mixes: most draws of the heavy tail are small.
-      application.operations =
-          static_cast<unsigned>((mix.spread == Spread::kHeavy ? 3 : 1) * draw(mix.spread, 200, chance));
+      // About the same total in all mixes, because most values of the heavy tail are small.
+      application.operations = static_cast<unsigned>((mix.distribution == SizeDistribution::kHeavy ? 3 : 1) *
+                                                     draw(mix.distribution, 200, chance));
       application.iterations = 8;
-      application.variation = 0.02;  // what was learned from the last phase, or the last run, is never quite right
+      application.variation = 0.02;  // learned sizes are never exact
       application.compute = Duration(static_cast<std::int64_t>(chance.uniform(50e6, 200e6)));
     } else {
-      application.size = 32_MiB * static_cast<std::uint64_t>(draw(mix.spread, 500, chance));
+      application.size = 32_MiB * static_cast<std::uint64_t>(draw(mix.distribution, 500, chance));
     }
     if (mix.over_time)
       application.start = Duration(static_cast<std::int64_t>(chance.uniform(0, mix.phases ? 2e9 : 0.5e9)));
@@ -105,19 +104,19 @@ Scenario mix_scenario(const Mix& mix, const std::string& policy, std::uint64_t s
   return scenario;
 }
 
-// In a single mix it is chance which of the large jobs ends last, by more than the two per cent looked for.
+// With few seeds, the random order of the large jobs changes the result by more than the 2% to be measured.
 constexpr unsigned kSeeds = 12;
 
 using Results = std::map<std::string, std::map<std::string, Averages>>;  // by mix, by policy
 
-// All policies; fifo goes first, because the others are set against it.
+// All policies. fifo is first, because the others are compared with it.
 std::vector<PolicyInfo> baseline_first() {
   std::vector<PolicyInfo> list = policies();
   std::stable_partition(list.begin(), list.end(), [](const PolicyInfo& policy) { return policy.name == "fifo"; });
   return list;
 }
 
-// The largest ratio to the baseline in any one seed.
+// The largest ratio to the baseline of any seed.
 double worst(const std::vector<double>& ours, const std::vector<double>& baseline) {
   double largest = 0;
   for (std::size_t i = 0; i < ours.size(); ++i) largest = std::max(largest, ours[i] / baseline[i]);
@@ -130,8 +129,9 @@ Result<Results> run_mixes(const LabOptions& options, ExperimentResult& result) {
     say(options, fmt::format("beyond-unequal: {}", mix.name));
     for (const PolicyInfo& policy : baseline_first()) {
       if (policy.name == "twins") continue;  // for forwarding nodes
-      const auto averages = average([&](std::uint64_t seed) { return mix_scenario(mix, policy.name, seed); },
-                                    {.seeds = kSeeds, .slowdown = true, .bound = true});
+      const auto averages =
+          average(options.mode, [&](std::uint64_t seed) { return mix_scenario(mix, policy.name, seed); },
+                  {.seeds = kSeeds, .slowdown = true, .bound = true});
       if (!averages) return Failure(averages.error());
       results[mix.name][policy.name] = *averages;
       const Averages& fifo = results[mix.name]["fifo"];
@@ -186,11 +186,11 @@ void add_claims(const Results& results, ExperimentResult& result) {
                            .ours = ratio("phases heavy learned", "concert", "fifo", &Averages::slowdown)});
 }
 
-// First, do no harm: mixes whose sizes are unknown or wrong, in the mean over seeds and in the worst of them.
+// Mixes with unknown or wrong sizes must not get worse: in the mean over seeds and in the worst seed.
 void add_harmless_claims(const Results& results, ExperimentResult& result) {
   double mean = 0, makespan = 0, worst_mean = 0, worst_makespan = 0;
   for (const Mix& mix : kMixes) {
-    if (mix.known != Known::kUnknown && mix.known != Known::kWrong) continue;
+    if (mix.known != SizeKnowledge::kUnknown && mix.known != SizeKnowledge::kWrong) continue;
     const Averages &concert = results.at(mix.name).at("concert"), &fifo = results.at(mix.name).at("fifo");
     mean = std::max(mean, concert.phase / fifo.phase);
     makespan = std::max(makespan, concert.makespan / fifo.makespan);

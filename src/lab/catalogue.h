@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function per experiment; experiment.cc makes the list of them.
+// One function per experiment. experiment.cc has the table of them.
 #pragma once
 
 #include "lab/experiment.h"
@@ -22,14 +22,22 @@ Result<ExperimentResult> twins_forwarding(const LabOptions& options);
 Result<ExperimentResult> thesis_identical(const LabOptions& options);
 Result<ExperimentResult> thesis_mixed(const LabOptions& options);
 Result<ExperimentResult> thesis_scale(const LabOptions& options);
-// thesis_live.cc
-Result<ExperimentResult> thesis_identical_live(const LabOptions& options);
-Result<ExperimentResult> thesis_mixed_live(const LabOptions& options);
-Result<ExperimentResult> thesis_scale_live(const LabOptions& options);
-// sc11_live.cc
-Result<ExperimentResult> sc11_figure5_live(const LabOptions& options);
-Result<ExperimentResult> sc11_figure6_live(const LabOptions& options);
-Result<ExperimentResult> checkpoints_live(const LabOptions& options);
+// resonant.cc
+Result<ExperimentResult> resonant_demo(const LabOptions& options);
+Result<ExperimentResult> resonant_interference(const LabOptions& options);
+Result<ExperimentResult> resonant_scaling(const LabOptions& options);
+// resonant_benchmarks.cc
+Result<ExperimentResult> resonant_benchmarks(const LabOptions& options);
+// checkpoints.cc. The size is the same in all modes.
+struct CheckpointSize {
+  unsigned jobs = 10;
+  Bytes smallest{8 << 20};  // of a checkpoint; the largest is 16 times as large
+  Bytes operation{1 << 20};
+  unsigned placements = 3;  // random positions of the files on the disks; they change the mean by up to 10%
+};
+Result<ExperimentResult> checkpoints_in(const LabOptions& options, unsigned processes, const CheckpointSize& size);
+Result<ExperimentResult> checkpoints(const LabOptions& options);
+Result<ExperimentResult> checkpoints_processes(const LabOptions& options);
 // beyond.cc
 Result<ExperimentResult> beyond_unequal(const LabOptions& options);
 

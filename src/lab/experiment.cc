@@ -17,6 +17,8 @@ constexpr const char* kTwins = "twins-forwarding-layer";
 constexpr const char* kThesis = "backoff-and-locking-thesis";
 constexpr const char* kResonant = "resonant-collective-io";
 
+constexpr bool kHasLive = true;
+
 Json optional_number(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
@@ -39,27 +41,35 @@ Json claim_json(const Claim& claim) {
 
 }  // namespace
 
+const char* name_of(Mode mode) {
+  return mode == Mode::kFast ? "sim" : mode == Mode::kFull ? "full" : "live";
+}
+
 const std::vector<Experiment>& experiments() {
   static const std::vector<Experiment> list = {
       {"sc11-figure2", kSc11, "figure 2", "three applications, four servers: one common order", sc11_figure2},
       {"sc11-formulas", kSc11, "formulas 1-3", "mean completion in theory and in simulation", sc11_formulas},
       {"sc11-figure5", kSc11, "figures 3, 5", "ten 4 MB reads over eight servers, disk and flash", sc11_figure5,
-       sc11_figure5_live},
+       kHasLive},
       {"sc11-figure6", kSc11, "figure 6", "2 to 16 applications, 8 to 32 processes, 16 servers", sc11_figure6,
-       sc11_figure6_live},
+       kHasLive},
       {"sc11-figure7", kSc11, "figure 7", "2 to 4096 servers", sc11_figure7},
       {"sc11-figure8", kSc11, "figure 8", "widths of the time window", sc11_figure8},
       {"agios-patterns", kAgios, "figure 5", "four patterns, reads and writes, 8 to 32 processes", agios_patterns},
       {"twins-forwarding", kTwins, "section 3", "forwarding nodes in front of servers", twins_forwarding},
       {"thesis-identical", kThesis, "figures 4.1-4.3", "two identical jobs: base, backoff, locking", thesis_identical,
-       thesis_identical_live},
+       kHasLive},
       {"thesis-mixed", kThesis, "table 4.1, figures 4.4-4.6", "four jobs: base, backoff, locking", thesis_mixed,
-       thesis_mixed_live},
-      {"thesis-scale", kThesis, "figures 4.7-4.9", "2, 6 and 10 random jobs", thesis_scale, thesis_scale_live},
-      {"resonant-demo", kResonant, "figures 2, 5", "the demonstration program", {}},
-      {"resonant-benchmarks", kResonant, "section 4", "five benchmarks, two-phase against resonant", {}},
-      {"resonant-interference", kResonant, "section 4", "two programs at once", {}},
-      {"checkpoints", "", "", "ten unequal jobs checkpoint at once, with real processes", {}, checkpoints_live},
+       kHasLive},
+      {"thesis-scale", kThesis, "figures 4.7-4.9", "2, 6 and 10 random jobs", thesis_scale, kHasLive},
+      {"resonant-demo", kResonant, "figures 2, 5", "the demonstration program: six ways to read", resonant_demo},
+      {"resonant-benchmarks", kResonant, "figures 6-10", "five benchmarks, disk and flash: six ways to read and write",
+       resonant_benchmarks},
+      {"resonant-interference", kResonant, "figure 11", "two programs at once", resonant_interference},
+      {"resonant-scaling", kResonant, "figure 12", "1 to 1024 ranks over 16 targets", resonant_scaling},
+      {"checkpoints", "", "", "ten unequal jobs checkpoint at once", checkpoints, kHasLive},
+      {"checkpoints-processes", "", "", "the same with four processes per job: a shared file, a file per process",
+       checkpoints_processes, kHasLive},
       {"beyond-unequal", "", "", "unequal jobs under every policy", beyond_unequal},
   };
   return list;
@@ -79,13 +89,15 @@ Result<ExperimentResult> run_experiment(std::string_view name, const LabOptions&
     return fail(ErrorCode::kNotFound,
                 fmt::format("there is no experiment '{}'; there are: {}", name, fmt::join(names, ", ")));
   }
-  if (!experiment->ready()) return fail(ErrorCode::kInvalid, fmt::format("experiment '{}' is not ready yet", name));
-  if (options.live && !experiment->live())
-    return fail(ErrorCode::kInvalid, fmt::format("experiment '{}' has no live form; run it without --live", name));
-  const bool live = options.live || !experiment->run;
+  if (!experiment->ready())
+    return fail(ErrorCode::kInvalid, fmt::format("experiment '{}' is not implemented yet", name));
+  if (options.mode == Mode::kLive && !experiment->live)
+    return fail(ErrorCode::kInvalid, fmt::format("experiment '{}' cannot run live; leave out --live", name));
   const auto begin = std::chrono::steady_clock::now();
-  auto result = live ? experiment->run_live(options) : experiment->run(options);
-  if (!result) return result;
+  auto result = experiment->run(options);
+  if (!result)
+    return fail(result.error().code, fmt::format("{} ({}): {}", name, name_of(options.mode), result.error().message));
+  result->mode = name_of(options.mode);
   result->name = experiment->name;
   result->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
@@ -99,7 +111,7 @@ Json to_json(const std::vector<Experiment>& list) {
                     {"figure", experiment.figure},
                     {"what", experiment.what},
                     {"status", experiment.ready() ? "ready" : "not yet"},
-                    {"live", experiment.live()}});
+                    {"live", experiment.live}});
   return json;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The papers' experiments by name, and what comes out of one: rows, claims, charts and timelines.
+// The experiments of the papers by name, and their results: rows, claims, charts and timelines.
 #pragma once
 
 #include <tutti/base.h>
@@ -17,19 +17,27 @@ class Json;
 
 namespace tutti::lab {
 
+// How the scenarios of an experiment are run.
+enum class Mode : std::uint8_t {
+  kFast,  // fast simulation: policies, stamps, striping and gate are called without messages
+  kFull,  // full simulation: production clients and nodes exchange messages
+  kLive,  // in real time: processes on this machine, with modelled devices
+};
+const char* name_of(Mode mode);  // "sim", "full", "live"
+
 using Cell = std::variant<std::string, double, std::int64_t>;
 
-// One figure set against the paper's and our goal. Everything in `ours` was simulated or measured in this run.
+// One measured value, compared with the paper's value and our goal. `ours` was measured in this run.
 struct Claim {
   enum class Goal : std::uint8_t { kAtMost, kAtLeast };
-  std::string id;                 // stable, unique over all experiments: "sc11-figure5.hdd.reduction"
-  std::string what;               // one line for people
+  std::string id;                 // unique and stable: "sc11-figure5.hdd.reduction"
+  std::string what;               // one line of text
   std::string unit;               // "x", "%", "s", "MB/s"
-  std::optional<double> paper{};  // the paper's figure
-  std::optional<double> goal{};   // ours to reach
+  std::optional<double> paper{};  // value in the paper
+  std::optional<double> goal{};   // our goal
   Goal kind = Goal::kAtMost;
   double ours = 0;
-  std::optional<double> bound{};  // what cannot be beaten
+  std::optional<double> bound{};  // theoretical limit
 
   bool holds() const { return !goal || (kind == Goal::kAtMost ? ours <= *goal : ours >= *goal); }
 };
@@ -38,21 +46,21 @@ struct Line {
   std::string name;
   std::vector<double> x;
   std::vector<double> y;   // as many as x
-  bool reference = false;  // a paper's or a formula's: drawn beside ours, and told apart from it
+  bool reference = false;  // from a paper or formula; drawn differently from our values
 };
 
 struct Chart {
   std::string title;
   std::string x_label;
   std::string y_label;
-  bool bars = false;  // x values are categories: bars side by side instead of lines
+  bool bars = false;  // x values are categories: draws bars instead of lines
   bool logarithmic_x = false;
   std::vector<Line> lines;
-  // Bars whose categories have names instead of figures: x counts into this.
+  // Names of the categories of bars; x is an index into it. Empty: numbers.
   std::vector<std::string> x_names{};
 };
 
-// What jobs did when, as in the thesis's figures 4.1-4.6.
+// What jobs did over time, as in figures 4.1-4.6 of the thesis.
 struct Timeline {
   struct Segment {
     enum class Kind : std::uint8_t { kCompute, kWaiting, kInputOutput };
@@ -69,44 +77,42 @@ struct Timeline {
 
 struct ExperimentResult {
   std::string name;
-  std::string mode = "sim";  // or "live"
-  std::string device;        // what served the requests
+  std::string mode = "sim";  // name_of()
+  std::string device;        // description of the devices
   std::vector<std::string> columns;
   std::vector<std::vector<Cell>> rows;  // as many cells as columns
   std::vector<Claim> claims;
   std::vector<Chart> charts;
   std::vector<Timeline> timelines;
-  double seconds = 0;  // how long it took
+  double seconds = 0;  // real time that the experiment took
 };
 
 struct LabOptions {
-  bool live =
-      false;  // with real processes instead of in the simulator; an experiment that has only one form runs in it
-  // Called with a line on what is being done, now and then.
+  Mode mode = Mode::kFast;
+  // Called from time to time with a line about the progress.
   std::function<void(const std::string&)> progress{};
 };
 
 struct Experiment {
   std::string name;
   std::string paper;   // file name of the paper in docs/papers.md; empty: our own
-  std::string figure;  // of that paper
+  std::string figure;  // in that paper
   std::string what;    // one line
-  using Run = std::function<Result<ExperimentResult>(const LabOptions&)>;
-  Run run{};       // in the simulator
-  Run run_live{};  // with real processes
+  std::function<Result<ExperimentResult>(const LabOptions&)> run{};  // in any mode; empty: not implemented yet
+  bool live = false;                                                 // can run in Mode::kLive
 
-  bool ready() const { return run || run_live; }  // else: not yet
-  bool live() const { return static_cast<bool>(run_live); }
+  bool ready() const { return static_cast<bool>(run); }
 };
 
-// Every experiment there is, in the order of the papers.
+// All experiments, in the order of the papers.
 const std::vector<Experiment>& experiments();
 const Experiment* find_experiment(std::string_view name);
 
-// Runs one and measures how long it took. kNotFound with the names there are; kInvalid: it is not ready yet.
+// Runs one experiment. kNotFound: unknown name; the message lists all names. kInvalid: it is not implemented yet, or
+// cannot run in this mode.
 Result<ExperimentResult> run_experiment(std::string_view name, const LabOptions& options);
 
-// As design.md section 7 has them: one JSON array.
+// The JSON array that the command line prints.
 Json to_json(const std::vector<Experiment>& list);
 Json to_json(const std::vector<ExperimentResult>& results);
 

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 struct Setup {
   unsigned servers = 4;
   unsigned nodes = 4;     // forwarding; 0: none
-  unsigned per_node = 1;  // processes on a client's node
+  unsigned per_node = 1;  // processes per client node
   Pattern pattern = Pattern::kStrided;
   unsigned applications = 1;
   std::string policy = "fifo";  // of the forwarding nodes
@@ -26,9 +26,8 @@ struct Setup {
 };
 
 // MPI-IO Test: 64 processes read a shared file with small requests, 32 KiB; four data servers with disks. Stripes are
-// PVFS2's usual 64 KiB: the group's papers call requests small that are smaller than a stripe. With stripes of 32 KiB
-// and four nodes each node would only ever ask one server for strided requests, and there would be nothing to
-// coordinate.
+// PVFS2's default, 64 KiB: the group's papers call requests small if they are smaller than a stripe. With stripes of
+// 32 KiB and four nodes, strided requests of each node would use only one server, with nothing to coordinate.
 Scenario forwarding_scenario(const Setup& setup, std::uint64_t seed) {
   Scenario scenario = ethernet_disks(16, seed);
   scenario.servers.count = setup.servers;
@@ -56,15 +55,15 @@ const char* name_of(Pattern pattern) {
   return pattern == Pattern::kStrided ? "1-D strided" : "contiguous";
 }
 
-Result<Averages> run(const Setup& setup) {
-  return average([&](std::uint64_t seed) { return forwarding_scenario(setup, seed); }, {.seeds = 3});
+Result<Averages> run(Mode mode, const Setup& setup) {
+  return average(mode, [&](std::uint64_t seed) { return forwarding_scenario(setup, seed); }, {.seeds = 3});
 }
 
-// Best makespans of one set-up.
+// The best makespans of one set-up.
 struct Makespans {
   double none = 0;      // without forwarding nodes
-  double baseline = 0;  // of all other policies at the nodes
-  double twins = 0;     // of all widths
+  double baseline = 0;  // all other policies at the nodes
+  double twins = 0;     // twins with all widths
 };
 
 struct Choice {
@@ -73,7 +72,7 @@ struct Choice {
   const char* width = "";
 };
 
-// Everybody that may serve at the nodes; "none": there are no nodes.
+// The policies at the nodes; "none": no forwarding nodes.
 constexpr Choice kChoices[] = {{"none"},
                                {"fifo"},
                                {"to"},
@@ -86,8 +85,8 @@ constexpr Choice kChoices[] = {{"none"},
                                {"twins", "strict", "1ms"},
                                {"twins", "strict", "4ms"}};
 
-// Runs the set-up under every policy and adds their rows.
-Result<Makespans> all_policies(const Setup& common, ExperimentResult& result) {
+// Runs the set-up with every policy and adds the rows.
+Result<Makespans> all_policies(Mode mode, const Setup& common, ExperimentResult& result) {
   Makespans best;
   for (const Choice& choice : kChoices) {
     Setup setup = common;
@@ -95,7 +94,7 @@ Result<Makespans> all_policies(const Setup& common, ExperimentResult& result) {
     setup.mode = choice.mode;
     setup.width = choice.width;
     if (setup.policy == "none") setup.nodes = 0, setup.policy = "fifo";
-    const auto averages = run(setup);
+    const auto averages = run(mode, setup);
     if (!averages) return Failure(averages.error());
     result.rows.push_back({name_of(setup.pattern), std::int64_t{setup.applications}, std::int64_t{setup.per_node},
                            std::int64_t{setup.servers}, std::int64_t{setup.nodes}, setup.policy, setup.mode,
@@ -123,10 +122,10 @@ Result<ExperimentResult> twins_forwarding(const LabOptions& options) {
   for (Setup& setup : setups) {
     say(options, fmt::format("twins-forwarding: {}, {} servers, {} nodes, {} per client node", name_of(setup.pattern),
                              setup.servers, setup.nodes, setup.per_node));
-    const auto alone = all_policies(setup, result);
+    const auto alone = all_policies(options.mode, setup, result);
     if (!alone) return Failure(alone.error());
     setup.applications = 2;
-    const auto two = all_policies(setup, result);
+    const auto two = all_policies(options.mode, setup, result);
     if (!two) return Failure(two.error());
     over_baseline = std::max(over_baseline, reduction(alone->baseline, alone->twins));
     two_over_baseline = std::max(two_over_baseline, reduction(two->baseline, two->twins));

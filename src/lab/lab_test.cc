@@ -25,16 +25,16 @@ TEST(Lab, ListsEveryExperimentOnce) {
   for (const char* name :
        {"sc11-figure2", "sc11-formulas", "sc11-figure5", "sc11-figure6", "sc11-figure7", "sc11-figure8",
         "agios-patterns", "twins-forwarding", "thesis-identical", "thesis-mixed", "thesis-scale", "resonant-demo",
-        "resonant-benchmarks", "resonant-interference", "beyond-unequal"})
+        "resonant-benchmarks", "resonant-interference", "resonant-scaling", "beyond-unequal"})
     EXPECT_TRUE(names.contains(name)) << name;
   for (const char* name : {"sc11-figure5", "thesis-identical", "thesis-mixed", "thesis-scale"})
-    EXPECT_TRUE(find_experiment(name)->live()) << name;
+    EXPECT_TRUE(find_experiment(name)->live) << name;
   const Json json = to_json(experiments());
   EXPECT_EQ(json.size(), names.size());
   EXPECT_EQ(json[0]["status"], "ready");
 }
 
-TEST(Lab, AnUnknownExperimentNamesThoseThereAre) {
+TEST(Lab, AnUnknownNameListsAllExperiments) {
   const auto result = run_experiment("sc12", {});
   ASSERT_FALSE(result);
   EXPECT_THAT(result.error().message, HasSubstr("sc11-figure2"));
@@ -50,7 +50,7 @@ TEST(Lab, Figure2IsExact) {
   EXPECT_EQ(json[0]["claims"][0]["holds"], true);
 }
 
-TEST(Lab, Figure5Holds) {
+TEST(Lab, AllClaimsOfFigure5Hold) {
   const auto first = run_experiment("sc11-figure5", {});
   ASSERT_TRUE(first);
   for (const Claim& claim : first->claims) EXPECT_TRUE(claim.holds()) << claim.id << " is " << claim.ours;

@@ -3,40 +3,78 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
-#include <tutti/client.h>
 #include <unistd.h>
 
-#include <barrier>
 #include <climits>
 #include <cstring>
 #include <filesystem>
-#include <latch>
-#include <mutex>
+#include <fstream>
+#include <optional>
 #include <thread>
+#include <unordered_map>
 
-#include "base/clock.h"
-#include "base/prng.h"
 #include "base/temporary_directory.h"
-#include "engine/device.h"
+#include "base/units.h"
+#include "gate/live_client.h"
+#include "gate/live_server.h"
+#include "lab/live_client.h"
 #include "node/node.h"
-#include "wire/messages.h"
+#include "sched/policy.h"
+#include "sim/applications.h"
 
 namespace tutti::lab {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 using SteadyClock = std::chrono::steady_clock;
+using sim::Application;
+using sim::Scenario;
 
-constexpr std::chrono::duration<double> kShuffle(0.05);
+constexpr unsigned kMostServers = 16;
+constexpr std::size_t kMostProcesses = 256;
 
 Failure system_failure(const std::string& what) {
   return fail(ErrorCode::kIo, fmt::format("{}: {}", what, std::strerror(errno)), errno);
 }
 
-// Child processes; those that are left when it goes are killed.
+// Checks that a live run supports all parts of the scenario.
+Result<void> check_live(const Scenario& scenario) {
+  const auto wrong = [](const std::string& what) {
+    return fail(ErrorCode::kInvalid, what + " cannot be run live; leave out --live");
+  };
+  const sim::Servers& servers = scenario.servers;
+  if (servers.count > kMostServers)
+    return wrong(fmt::format("{} servers (at most {} are processes on one machine)", servers.count, kMostServers));
+  if (scenario.forwarding.count > 0) return wrong("forwarding nodes");
+  if (servers.request_cost > Duration{} || servers.write_cost > Duration{} || servers.read_ahead > Bytes{} ||
+      servers.write_back)
+    return wrong("request_cost, write_cost, read_ahead and write_back");
+  if (!scenario.faults.empty()) return wrong("faults");
+  if (scenario.timeout > Duration{}) return wrong("a timeout");
+  std::size_t processes = 0;
+  for (const Application& application : scenario.applications) {
+    processes += sim::client_nodes(application);
+    if (application.flow > Bytes{} || application.largest_request > Bytes{}) return wrong("flow and largest_request");
+    if (application.sync) return wrong("sync");
+    if (application.pattern == sim::Pattern::kRandom) return wrong("the pattern 'random'");
+    if (application.stripe_size != scenario.applications.front().stripe_size) return wrong("different stripe sizes");
+    if (application.stripe_count != scenario.applications.front().stripe_count) return wrong("different stripe counts");
+    if (application.sizes == sim::PhaseSizes::kUnknown || application.sizes == sim::PhaseSizes::kRemembered)
+      return wrong("sizes other than announced and learned");
+    if (application.sizes == sim::PhaseSizes::kLearned && application.size_error != 1)
+      return wrong("size_error of learned sizes");
+  }
+  if (processes > kMostProcesses)
+    return wrong(fmt::format("{} client nodes (at most {} are processes on one machine)", processes, kMostProcesses));
+  return {};
+}
+
+// Child processes. They are killed when this object is destroyed or this process dies.
 class Children {
  public:
   Children() = default;
@@ -44,17 +82,32 @@ class Children {
   Children& operator=(const Children&) = delete;
   ~Children() { end(SIGKILL, {}); }
 
-  // Runs `body` in a new process, which ends with what it returns.
+  // Runs `body` in a new process. Its return value is the exit status.
   template <typename Body>
-  bool start(const Body& body) {
+  Result<void> start(const Body& body) {
     std::fflush(nullptr);
+    const pid_t parent = getpid();
     const pid_t pid = fork();
-    if (pid == 0) _exit(body());
-    if (pid > 0) pids_.push_back(pid);
-    return pid > 0;
+    if (pid < 0) return system_failure("fork");
+    if (pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(1);  // it was killed before the call
+      _exit(body());
+    }
+    pids_.push_back(pid);
+    return {};
   }
 
-  // Asks all to end with `signal`, and makes them after `patience`.
+  bool any_exited() const {
+    for (const pid_t pid : pids_) {
+      siginfo_t info{};
+      if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid)
+        return true;
+    }
+    return false;
+  }
+
+  // Sends `signal` to all, and kills those that have not exited after `patience`.
   void end(int signal, Duration patience) {
     for (const pid_t pid : pids_) kill(pid, signal);
     const auto deadline = SteadyClock::now() + patience;
@@ -65,7 +118,7 @@ class Children {
           waitpid(pid, nullptr, 0);
           break;
         }
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        std::this_thread::sleep_for(2ms);
       }
     }
     pids_.clear();
@@ -81,66 +134,178 @@ class Pipe {
     if (pipe2(ends_, O_CLOEXEC) != 0) ends_[0] = ends_[1] = -1;
   }
   ~Pipe() {
-    close_end(0);
-    close_end(1);
+    for (const int end : ends_)
+      if (end >= 0) close(end);
   }
   Pipe(const Pipe&) = delete;
   Pipe& operator=(const Pipe&) = delete;
   int reading() const { return ends_[0]; }
   int writing() const { return ends_[1]; }
-  void close_writing() { close_end(1); }
 
  private:
-  void close_end(int end) {
-    if (ends_[end] >= 0) close(ends_[end]);
-    ends_[end] = -1;
-  }
   int ends_[2];
 };
+static_assert(sizeof(LiveAnswer) <= PIPE_BUF && sizeof(LiveCommand) <= PIPE_BUF, "written atomically");
 
-constexpr std::size_t kMaxFigures = 128;
-
-// What a job's process tells: first that it is ready, then its figures. Small enough to be written in one piece.
-struct Message {
-  std::uint32_t job = 0;
-  bool failed = false;
-  std::uint32_t count = 0;
-  double figures[kMaxFigures] = {};
-  char error[160] = {};
-};
-static_assert(sizeof(Message) <= PIPE_BUF);
-
-Result<Message> receive(const Pipe& pipe, SteadyClock::time_point deadline) {
-  Message message;
-  pollfd ready{pipe.reading(), POLLIN, 0};
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - SteadyClock::now()).count();
-  const int polled = poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(0, left)));
-  if (polled == 0) return fail(ErrorCode::kTimeout, "the live experiment takes too long; it was ended");
-  if (polled < 0 || read(pipe.reading(), &message, sizeof message) != sizeof message)
-    return fail(ErrorCode::kIo, "a process of the live experiment ended early");
-  if (message.failed) return fail(ErrorCode::kIo, fmt::format("job {}: {}", message.job, message.error));
-  return message;
+// The options of the policy with all durations, set or default, in slow motion.
+PolicyOptions slow_options(const LiveSetting& setting) {
+  const sim::Servers& servers = setting.scenario.servers;
+  PolicyOptions options = servers.policy.options;
+  const PolicyInfo* policy = find_policy(servers.policy.name);
+  if (setting.slow_motion == 1 || !policy) return options;
+  const bool disk = std::holds_alternative<HddFigures>(servers.device);
+  for (const OptionInfo& option : policy->options) {
+    if (option.kind != OptionInfo::Kind::kDuration) continue;
+    const std::string& by_class = disk ? option.disk_fallback : option.flash_fallback;
+    const std::string& fallback = by_class.empty() ? option.fallback : by_class;
+    const auto time = parse_duration(options.try_emplace(option.name, fallback).first->second);
+    if (time) options[option.name] = fmt::format("{}ns", setting.slow(*time).count());
+  }
+  return options;
 }
 
-int run_node(const LiveCluster& setting, const Cluster& cluster, const std::string& directory, unsigned number) {
+class LiveRun final : private sim::Applications::Backend {
+ public:
+  LiveRun(const Scenario& scenario, const LiveOptions& options)
+      : setting_{.scenario = scenario,
+                 .slow_motion = options.slow_motion,
+                 .limit = options.limit,
+                 .directory = directory_.path()},
+        options_(options),
+        deadline_(SteadyClock::now() + options.limit),
+        chance_(scenario.seed),
+        applications_(scenario, *this, outcome_) {}
+
+  Result<sim::Outcome> run();
+
+ private:
+  struct FileOnDevice {
+    FileId id = 0;
+    const Layout* layout = nullptr;
+  };
+
+  Result<void> make_files();
+  Result<std::uint64_t> make_file(const std::string& path, const Layout& layout, bool reads);
+  void collect_announced();
+  Result<void> start_daemons();
+  Result<void> start_clients();
+  int run_node(unsigned number) const;
+  int run_gate() const;
+  std::string announced_file(unsigned node) const { return fmt::format("{}/announced{}", directory_.path(), node); }
+  Result<LiveAnswer> receive();
+  Result<void> drive();
+
+  // Converts to scenario time.
+  sim::Nanoseconds time_of(SteadyTime when) const {
+    return static_cast<sim::Nanoseconds>(static_cast<double>(Duration(when - started_).count()) / setting_.slow_motion);
+  }
+  const Application& spec(std::uint32_t application) const { return setting_.scenario.applications[application]; }
+  // Sends the command to the process of this rank.
+  void command(std::uint32_t application, std::uint32_t rank, LiveCommand command);
+  void command_all(std::uint32_t application, const LiveCommand& command);
+
+  sim::Nanoseconds now() const override { return now_; }
+  void step_at(sim::Nanoseconds when, std::uint32_t application, std::uint32_t operand) override {
+    calls_.at(started_ + setting_.slow(Duration(when)), [=, this] {
+      now_ = time_of(SteadyClock::now());
+      applications_.step(application, operand);
+    });
+  }
+  void ask_for_turn(std::uint32_t application) override {
+    if (setting_.scenario.gate.kind == sim::Gate::Kind::kNone) return applications_.begin_phase(application);
+    command(application, 0, {.kind = LiveCommand::Kind::kTurn});
+  }
+  void phase_begins(std::uint32_t application) override {
+    sim::Applications::Progress& state = applications_.progress(application);
+    if (options_.demands) state.demand.assign(setting_.scenario.servers.count, Bytes{});
+    command_all(application, {.kind = LiveCommand::Kind::kBegin, .index = {.operations = state.operations}});
+  }
+  void phase_ends(std::uint32_t application) override { command_all(application, {.kind = LiveCommand::Kind::kEnd}); }
+  void issue(std::uint32_t application, std::uint32_t rank, const sim::OperationIndex& index) override;
+  void sync(std::uint32_t application, std::uint32_t rank) override { applications_.synced(application, rank); }
+
+  TemporaryDirectory directory_;
+  LiveSetting setting_;
+  const LiveOptions options_;
+  const SteadyTime deadline_;
+  SteadyTime started_{};
+  sim::Nanoseconds now_ = 0;  // constant while a call or an answer is handled
+  Prng chance_;
+  TimedCalls calls_;
+  sim::Outcome outcome_;
+  sim::Applications applications_;
+  std::unordered_map<std::uint64_t, FileOnDevice> files_;  // by inode
+  std::vector<LiveProcess> processes_;
+  std::vector<std::uint32_t> first_process_;     // by application
+  std::vector<std::unique_ptr<Pipe>> commands_;  // by process
+  Pipe answers_;
+  Children daemons_, clients_;  // destroyed first, which kills the processes
+};
+
+// Creates the files before the run. Files to read are large enough for all reads.
+Result<void> LiveRun::make_files() {
+  fs::create_directory(directory_ / "files");
+  for (std::uint32_t i = 0; i < setting_.placed.size(); ++i)
+    for (unsigned iteration = 0; iteration < spec(i).iterations; ++iteration)
+      for (std::uint32_t rank = 0; rank < (spec(i).file_per_process ? spec(i).ranks : 1); ++rank) {
+        const std::string path = directory_ / "files/" + LiveSetting::path(i, iteration, rank);
+        const Layout& layout = *setting_.placed[i].layout(rank);
+        const auto inode = make_file(path, layout, spec(i).direction == Direction::kRead);
+        if (!inode) return Failure(inode.error());
+        files_[*inode] = {sim::file_id(i, iteration, rank), &layout};
+      }
+  fs::remove_all(directory_ / "unused");
+  return {};
+}
+
+// The first server of a file depends on its inode (Core::find_layout). Creates files until one has the right server.
+Result<std::uint64_t> LiveRun::make_file(const std::string& path, const Layout& layout, bool reads) {
+  const unsigned servers = setting_.scenario.servers.count;
+  constexpr int kMostTries = 4096;
+  fs::create_directory(directory_ / "unused");
+  for (int i = 0; i < kMostTries; ++i) {
+    const int file = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    struct stat status {};
+    const bool made = file >= 0 && fstat(file, &status) == 0 && (!reads || ftruncate(file, off_t{1} << 40) == 0);
+    const int code = errno;
+    if (file >= 0) close(file);
+    errno = code;
+    if (!made) return system_failure(path);
+    if (layout.stripe_count == servers || status.st_ino % servers == layout.targets.front()) return status.st_ino;
+    fs::rename(path, fmt::format("{}/{}", directory_ / "unused", status.st_ino));
+  }
+  return fail(ErrorCode::kIo,
+              fmt::format("{}: cannot create a file that begins on server {}", path, layout.targets.front()));
+}
+
+int LiveRun::run_node(unsigned number) const {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
+  const sim::Servers& servers = setting_.scenario.servers;
   NodeOptions options;
-  options.name = cluster.nodes[number].name;
-  options.directory = directory;
-  options.listen = {cluster.nodes[number].endpoint};
-  options.targets = cluster.nodes[number].targets;
-  options.model = ModelledOptions{.figures = setting.figures ? *setting.figures : *device_preset(setting.device),
-                                  .stripe_size = setting.stripe_size,
-                                  .stripe_count = setting.nodes,
-                                  .spread = setting.spread,
-                                  .seed = setting.seed * setting.nodes + number,
-                                  .slowdown = setting.slowdown};
-  options.policy = setting.policy;
-  options.policy_options = setting.policy_options;
-  options.depth = setting.depth;
+  options.name = setting_.cluster.nodes[number].name;
+  options.directory = directory_ / "files";
+  options.listen = {setting_.cluster.nodes[number].endpoint};
+  options.model = ModelledOptions{.figures = servers.device, .slowdown = setting_.slow_motion};
+  // Positions on the devices are the same as in the simulator.
+  const std::uint64_t spread = sim::spread_of(servers);
+  if (spread > 0)
+    options.model->position = [this, number, spread](const Operation& operation) {
+      const auto file = files_.find(operation.file->key().inode);
+      if (file == files_.end()) return operation.offset;
+      return sim::device_position(setting_.scenario.seed, file->second.id, number, spread) +
+             locate(*file->second.layout, operation.offset).object_offset;
+    };
+  options.policy = servers.policy.name;
+  options.policy_options = slow_options(setting_);
+  options.depth = servers.depth;
+  options.write_buffers = servers.write_buffers;
+  options.read_buffers = servers.read_buffers;
+  options.max_waiting = servers.max_waiting;
+  options.limits = servers.limits;
+  options.device_class = std::holds_alternative<HddFigures>(servers.device) ? "hdd" : "ssd";
   auto node = Node::start(std::move(options));
   if (!node) {
     fmt::print(stderr, "tutti: {}\n", node.error().message);
@@ -148,230 +313,163 @@ int run_node(const LiveCluster& setting, const Cluster& cluster, const std::stri
   }
   int signal = 0;
   sigwait(&signals, &signal);
-  (*node)->stop(Scheduler::Stop::kDrop, std::chrono::seconds(2));
-  return 0;
+  (*node)->stop(Scheduler::Stop::kDrop, 2s);
+  std::ofstream announced(announced_file(number));
+  for (const wire::Usage& usage : (*node)->statistics().usage)
+    announced << usage.application << ' ' << usage.target << ' ' << usage.announced << '\n';
+  return announced.flush() ? 0 : 1;
 }
 
-// What one rank moves in one operation of its job.
-std::vector<wire::Extent> share_of(const LiveJob& job, Bytes stripe_size, std::uint64_t operation, unsigned rank) {
-  std::vector<wire::Extent> extents;
-  const auto add = [&](std::uint64_t begin, std::uint64_t end) {
-    end = std::min(end, job.size.count());
-    if (begin < end) extents.push_back({begin, end - begin});
-  };
-  const std::uint64_t size = job.operation.count(), stripe = stripe_size.count();
-  if (job.split == LiveJob::Split::kByRank) {
-    const std::uint64_t region = job.size.count() / job.ranks;
-    const std::uint64_t begin = rank * region + operation * size;
-    add(begin, std::min(begin + size, (rank + 1) * region));
-  } else {
-    const std::uint64_t begin = operation * size;
-    for (std::uint64_t at = begin + rank * stripe; at < begin + size; at += job.ranks * stripe)
-      add(at, std::min(at + stripe, begin + size));
+void LiveRun::collect_announced() {
+  sim::AnnouncedTo known;
+  for (unsigned i = 0; i < setting_.scenario.servers.count; ++i) {
+    std::ifstream announced(announced_file(i));
+    ApplicationId application = 0;
+    TargetId target = 0;
+    std::uint64_t bytes = 0;
+    while (announced >> application >> target >> bytes) known[{application, target}] = Bytes(bytes);
   }
-  return extents;
+  outcome_.announced = sim::announced_sizes(setting_.placed, known);
 }
 
-std::uint64_t bytes_of(const std::vector<wire::Extent>& extents) {
-  std::uint64_t sum = 0;
-  for (const wire::Extent& extent : extents) sum += extent.length;
-  return sum;
+int LiveRun::run_gate() const {
+  gate::GateServer::Options options;
+  options.table.targets = setting_.scenario.servers.count;
+  options.table.discipline = setting_.scenario.gate.discipline;
+  options.table.discipline_options = setting_.scenario.gate.discipline_options;
+  options.addresses = {setting_.gate_address()};
+  auto server = gate::GateServer::create(std::move(options));
+  return server && (*server)->run() ? 0 : 1;
 }
 
-// The ranks of a job, each on a thread of its own, and the barrier between their operations.
-class Ranks {
- public:
-  Ranks(File& file, const LiveJob& job, Bytes stripe_size)
-      : file_(file), job_(job), stripe_size_(stripe_size), barrier_(job.ranks), ready_(job.ranks) {}
-
-  // Tells `ready` when all wait for the start, which comes when the pipe is closed. `started` is called by one of them.
-  Result<void> run(int start_pipe, const std::function<void()>& ready, const std::function<void()>& started) {
-    std::vector<std::thread> threads;
-    for (unsigned rank = 0; rank < job_.ranks; ++rank)
-      threads.emplace_back([&, rank] {
-        std::vector<std::byte> buffer(bytes_of(share_of(job_, stripe_size_, 0, rank)), std::byte{0x5a});
-        // Nobody is always the first: chance decides in which order they come to the start.
-        std::this_thread::sleep_for(kShuffle * Prng(static_cast<std::uint64_t>(getpid()) << 16 | rank).uniform());
-        ready_.count_down();
-        char nothing = 0;
-        while (read(start_pipe, &nothing, 1) > 0) continue;
-        std::call_once(once_, started);
-        work(rank, buffer);
-      });
-    ready_.wait();
-    ready();
-    for (std::thread& thread : threads) thread.join();
-    return result_;
-  }
-
- private:
-  void work(unsigned rank, std::span<std::byte> buffer) {
-    std::this_thread::sleep_for(job_.delay);
-    const std::uint64_t together = job_.operation.count() * (job_.split == LiveJob::Split::kByRank ? job_.ranks : 1);
-    const std::uint64_t operations = (job_.size.count() + together - 1) / together;
-    for (std::uint64_t i = 0; i < operations; ++i) {
-      if (auto done = move(share_of(job_, stripe_size_, i, rank), buffer); !done) {
-        std::lock_guard lock(mutex_);
-        result_ = done;
-      }
-      barrier_.arrive_and_wait();
-    }
-  }
-
-  Result<void> move(const std::vector<wire::Extent>& extents, std::span<std::byte> memory) {
-    std::vector<ReadPart> reads;
-    std::vector<WritePart> writes;
-    std::uint64_t total = 0;
-    for (const wire::Extent& extent : extents) {
-      const auto part = memory.subspan(total, extent.length);
-      if (job_.direction == Direction::kRead)
-        reads.push_back({extent.offset, part});
-      else
-        writes.push_back({extent.offset, part});
-      total += extent.length;
-    }
-    const auto done = job_.direction == Direction::kRead ? file_.read_list(reads) : file_.write_list(writes);
-    if (!done) return Failure(done.error());
-    return *done == total ? Result<void>{} : fail(ErrorCode::kIo, "short transfer");
-  }
-
-  File& file_;
-  const LiveJob& job_;
-  const Bytes stripe_size_;
-  std::barrier<> barrier_;
-  std::latch ready_;
-  std::once_flag once_;
-  std::mutex mutex_;
-  Result<void> result_;
-};
-
-// Returns the end, in seconds_now().
-Result<std::vector<double>> run_job(const LiveProcess& process, const LiveJob& job) {
-  ClientOptions options;
-  options.cluster = process.cluster;
-  options.application = job.application;
-  auto client = Client::connect(options);
-  if (!client) return Failure(client.error());
-  auto file = (*client)->open(job.name, {.write = job.direction == Direction::kWrite, .create = true});
-  if (!file) return Failure(file.error());
-  Ranks ranks(**file, job, process.cluster.stripe_size);
-  const auto done = ranks.run(process.start, process.ready, [&] {
-    if (job.announce) (*client)->begin_phase({.total = job.size});
-  });
-  if (!done) return Failure(done.error());
-  return std::vector{seconds_now()};
-}
-
-Cluster describe(const LiveCluster& setting, const std::string& sockets) {
-  Cluster cluster;
-  cluster.stripe_size = setting.stripe_size;
-  for (unsigned i = 0; i < setting.nodes; ++i)
-    cluster.nodes.push_back({fmt::format("node{}", i), fmt::format("unix:{}/{}", sockets, i), {i}});
-  return cluster;
-}
-
-// A node listens soon after its process started; all have to before jobs do.
-Result<void> wait_for_nodes(const Cluster& cluster, SteadyClock::time_point deadline) {
-  for (const NodeAddress& node : cluster.nodes) {
-    const std::string path = node.endpoint.substr(std::string_view("unix:").size());
-    while (!fs::exists(path)) {
-      if (SteadyClock::now() > deadline)
-        return fail(ErrorCode::kUnreachable, fmt::format("{} did not start", node.name));
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
+// Starts the nodes and the gate. Returns when all of them accept connections.
+Result<void> LiveRun::start_daemons() {
+  Cluster& cluster = setting_.cluster;
+  cluster.stripe_size = spec(0).stripe_size;
+  cluster.stripe_count = spec(0).stripe_count;
+  cluster.request_timeout = setting_.limit;
+  const unsigned count = setting_.scenario.servers.count;
+  for (unsigned i = 0; i < count; ++i)
+    cluster.nodes.push_back({fmt::format("node{}", i), fmt::format("unix:{}/{}", directory_.path(), i), {i}});
+  for (unsigned i = 0; i < count; ++i)
+    if (auto started = daemons_.start([&] { return run_node(i); }); !started) return started;
+  const bool gate = setting_.scenario.gate.kind == sim::Gate::Kind::kLock;
+  if (gate)
+    if (auto started = daemons_.start([&] { return run_gate(); }); !started) return started;
+  unsigned up = 0;
+  while (up < count || (gate && !gate::query_status({.address = setting_.gate_address(), .job = "lab"}, 1s))) {
+    if (SteadyClock::now() > deadline_) return fail(ErrorCode::kTimeout, "nodes or gate did not start");
+    if (up < count && fs::exists(directory_ / std::to_string(up)))
+      ++up;
+    else
+      std::this_thread::sleep_for(2ms);
   }
   return {};
 }
 
-// What jobs will read has to be there; the content does not matter.
-void lay_out_files(const std::vector<LiveJob>& jobs, const std::string& directory) {
-  for (const LiveJob& job : jobs) {
-    if (job.direction != Direction::kRead) continue;
-    const int file = ::open((directory + "/" + job.name).c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
-    if (file < 0) continue;
-    if (ftruncate(file, static_cast<off_t>(job.size.count())) != 0)
-      fmt::print(stderr, "tutti: {}: cannot be made\n", job.name);
-    close(file);
+// Returns when every client is connected and has opened its files.
+Result<void> LiveRun::start_clients() {
+  for (std::uint32_t i = 0; i < setting_.placed.size(); ++i) {
+    first_process_.push_back(static_cast<std::uint32_t>(processes_.size()));
+    for (std::uint32_t rank = 0; rank < spec(i).ranks; rank += spec(i).ranks_per_node)
+      processes_.push_back({.number = static_cast<std::uint32_t>(processes_.size()),
+                            .application = i,
+                            .first_rank = rank,
+                            .ranks = std::min(spec(i).ranks_per_node, spec(i).ranks - rank)});
   }
+  for (const LiveProcess& process : processes_) {
+    const int commands = commands_.emplace_back(std::make_unique<Pipe>())->reading();
+    const auto started =
+        clients_.start([&] { return run_live_client(setting_, process, commands, answers_.writing()); });
+    if (!started) return started;
+  }
+  for (std::size_t i = 0; i < processes_.size(); ++i)
+    if (auto ready = receive(); !ready) return Failure(ready.error());
+  return {};
+}
+
+Result<LiveAnswer> LiveRun::receive() {
+  LiveAnswer answer;
+  while (!calls_.wait_for(answers_.reading(), std::min(deadline_, SteadyClock::now() + 1s))) {
+    if (SteadyClock::now() >= deadline_)
+      return fail(ErrorCode::kTimeout,
+                  fmt::format("the live run took longer than {}; it was ended", format(setting_.limit)));
+    if (clients_.any_exited() || daemons_.any_exited())
+      return fail(ErrorCode::kIo, "a process of the live run exited early");
+  }
+  if (read(answers_.reading(), &answer, sizeof answer) != sizeof answer) return system_failure("a client process");
+  if (answer.kind == LiveAnswer::Kind::kFailed)
+    return fail(ErrorCode::kIo,
+                fmt::format("application '{}': {}", spec(processes_[answer.process].application).name, answer.error));
+  return answer;
+}
+
+void LiveRun::command(std::uint32_t application, std::uint32_t rank, LiveCommand command) {
+  command.iteration = applications_.progress(application).iteration;
+  command.issued = SteadyClock::now();
+  const std::uint32_t process = first_process_[application] + rank / spec(application).ranks_per_node;
+  if (write(commands_[process]->writing(), &command, sizeof command) != sizeof command)
+    fmt::print(stderr, "tutti: a client process: {}\n", std::strerror(errno));
+}
+
+void LiveRun::command_all(std::uint32_t application, const LiveCommand& order) {
+  for (std::uint32_t rank = 0; rank < spec(application).ranks; rank += spec(application).ranks_per_node)
+    command(application, rank, order);
+}
+
+void LiveRun::issue(std::uint32_t application, std::uint32_t rank, const sim::OperationIndex& index) {
+  command(application, rank, {.kind = LiveCommand::Kind::kIssue, .index = index});
+  if (!options_.demands) return;
+  std::vector<sim::Extent> extents;
+  const bool own_file = spec(application).file_per_process;
+  sim::extents_of(spec(application), own_file ? sim::OperationIndex{0, 1, index.operation, index.operations} : index,
+                  chance_, extents);
+  for (const sim::Extent& extent : extents)
+    for (const Piece& piece : split(*setting_.placed[application].layout(rank), extent.offset, Bytes(extent.length)))
+      applications_.progress(application).demand[piece.target] += piece.length;
+}
+
+Result<void> LiveRun::drive() {
+  started_ = SteadyClock::now();
+  applications_.start();
+  while (applications_.running() > 0) {
+    const auto answer = receive();
+    if (!answer) return Failure(answer.error());
+    now_ = time_of(SteadyClock::now());
+    ++outcome_.events;
+    const std::uint32_t application = processes_[answer->process].application;
+    if (answer->kind == LiveAnswer::Kind::kTurn) {
+      applications_.begin_phase(application);
+      continue;
+    }
+    outcome_.operations.push_back({.application = application,
+                                   .issued = Duration(time_of(answer->issued)),
+                                   .completed = Duration(time_of(answer->completed))});
+    applications_.completed(application, answer->rank, spec(application).size);  // a failed one is an answer kFailed
+  }
+  return {};
+}
+
+Result<sim::Outcome> LiveRun::run() {
+  if (directory_.path().empty()) return system_failure("a temporary directory");
+  setting_.placed = sim::place_applications(setting_.scenario, chance_);
+  for (Result<void> (LiveRun::*step)() :
+       {&LiveRun::make_files, &LiveRun::start_daemons, &LiveRun::start_clients, &LiveRun::drive})
+    if (auto done = (this->*step)(); !done) return Failure(done.error());
+  clients_.end(SIGTERM, 2s);
+  daemons_.end(SIGTERM, 5s);
+  collect_announced();
+  for (const Duration end : outcome_.application_end) outcome_.makespan = std::max(outcome_.makespan, end);
+  outcome_.wall_seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
+  return std::move(outcome_);
 }
 
 }  // namespace
 
-double seconds_now() {
-  return std::chrono::duration<double>(SteadyClock::now().time_since_epoch()).count();
-}
-
-Result<std::vector<LiveTimes>> run_live(const LiveCluster& setting, const std::vector<LiveJob>& jobs, Duration limit) {
-  LivePlan plan;
-  plan.jobs = static_cast<std::uint32_t>(jobs.size());
-  plan.body = [&](const LiveProcess& process) { return run_job(process, jobs[process.job]); };
-  plan.prepare = [&](const std::string& directory) { lay_out_files(jobs, directory + "/files"); };
-  const auto run = run_live_processes(setting, plan, limit);
-  if (!run) return Failure(run.error());
-  std::vector<LiveTimes> times;
-  for (std::size_t i = 0; i < jobs.size(); ++i)
-    times.push_back(
-        {.start = std::chrono::duration<double>(jobs[i].delay).count(), .end = run->figures[i][0] - run->started});
-  return times;
-}
-
-namespace {
-
-// In the process of a job.
-int work(const LiveBody& body, LiveProcess process, const Pipe& answers) {
-  Message message;
-  message.job = process.job;
-  const auto tell = [&] { return write(answers.writing(), &message, sizeof message) == sizeof message; };
-  process.ready = [&] { tell(); };
-  const auto figures = body(process);
-  message.failed = !figures;
-  if (figures) {
-    message.count = static_cast<std::uint32_t>(std::min(figures->size(), kMaxFigures));
-    std::copy_n(figures->begin(), message.count, message.figures);
-  } else {
-    std::strncpy(message.error, figures.error().message.c_str(), sizeof message.error - 1);
-  }
-  return tell() ? 0 : 1;
-}
-
-}  // namespace
-
-Result<LiveRun> run_live_processes(const LiveCluster& setting, const LivePlan& plan, Duration limit) {
-  const auto deadline = SteadyClock::now() + limit;
-  if (auto preset = device_preset(setting.device); !preset) return Failure(preset.error());
-  TemporaryDirectory temporary;
-  if (temporary.path().empty()) return system_failure("a temporary directory");
-  const std::string files = temporary.path() + "/files";
-  fs::create_directory(files);
-  if (plan.prepare) plan.prepare(temporary.path());
-  const Cluster cluster = describe(setting, temporary.path());
-
-  Children nodes, workers;
-  if (plan.daemon && !nodes.start([&] { return plan.daemon(temporary.path()); })) return system_failure("fork");
-  for (unsigned i = 0; i < setting.nodes; ++i)
-    if (!nodes.start([&] { return run_node(setting, cluster, files, i); })) return system_failure("fork");
-  if (auto up = wait_for_nodes(cluster, deadline); !up) return Failure(up.error());
-
-  Pipe start, answers;
-  for (std::uint32_t i = 0; i < plan.jobs; ++i) {
-    const bool forked = workers.start([&] {
-      start.close_writing();
-      return work(plan.body, {cluster, temporary.path(), i, start.reading(), {}}, answers);
-    });
-    if (!forked) return system_failure("fork");
-  }
-  for (std::uint32_t i = 0; i < plan.jobs; ++i)
-    if (auto ready = receive(answers, deadline); !ready) return Failure(ready.error());
-  LiveRun run{.started = seconds_now(), .figures = std::vector<std::vector<double>>(plan.jobs)};
-  start.close_writing();
-  for (std::uint32_t i = 0; i < plan.jobs; ++i) {
-    auto message = receive(answers, deadline);
-    if (!message) return Failure(message.error());
-    run.figures[message->job].assign(message->figures, message->figures + message->count);
-  }
-  workers.end(SIGTERM, std::chrono::seconds(2));
-  nodes.end(SIGTERM, std::chrono::seconds(5));
-  return run;
+Result<sim::Outcome> run_live(const Scenario& scenario, const LiveOptions& options) {
+  if (auto valid = sim::check(scenario); !valid) return Failure(valid.error());
+  if (auto valid = check_live(scenario); !valid) return Failure(valid.error());
+  return std::make_unique<LiveRun>(scenario, options)->run();
 }
 
 }  // namespace tutti::lab

@@ -28,7 +28,7 @@ Json chart_json(const Chart& chart) {
           {"lines", lines}};
 }
 
-// Segments are arrays, because there may be many: job, kind, from, to, MB/s.
+// Segments are arrays (job, kind, from, to, MB/s), because there may be many.
 Json timeline_json(const Timeline& timeline) {
   auto segments = Json::array();
   for (const Timeline::Segment& segment : timeline.segments)
@@ -54,7 +54,7 @@ Json results_json(const std::vector<ExperimentResult>& results) {
   return json;
 }
 
-// Inside a script element only "</script", "<script" and "<!--" mean something: no '<' is left.
+// In a script element only "</script", "<script" and "<!--" have a meaning, so every '<' is escaped.
 std::string for_script_element(const Json& json) {
   const std::string text = json.dump_ascii();
   std::string safe;

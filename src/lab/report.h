@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results as one self-contained page: claims, tables, charts and timelines, for a browser or for print.
+// Results as one self-contained HTML page: claims, tables, charts and timelines.
 #pragma once
 
 #include <filesystem>
@@ -13,29 +13,29 @@ namespace tutti::lab {
 
 struct Report {
   std::string title;
-  std::string command;    // that makes this report again
-  std::string generated;  // when, for people; empty: not said
+  std::string command;    // that creates this report
+  std::string generated;  // date and time as text; empty: not shown
   std::vector<ExperimentResult> results;
-  std::vector<Experiment> not_yet;  // listed as such
+  std::vector<Experiment> not_yet;  // experiments that are not implemented yet
 };
 
 // Date and time in UTC, for Report::generated.
 std::string today();
 
-// The page carries the document that --json prints, with charts and timelines added, and a script that draws it. It
-// loads nothing and forbids itself to. No text of the report, whatever it holds, becomes markup or script.
+// The page contains the document that --json prints, with charts and timelines, and a script that draws it. It loads
+// nothing else; a content security policy forbids that. Text in the report never becomes markup or script.
 std::string to_html(const Report& report);
 
-// Replaces `file` once all of it is written. kIo: which file, and why not.
+// Replaces `file` atomically. kIo: the message has the file name and the reason.
 Result<void> replace_file(const std::filesystem::path& file, std::string_view text);
 
-// Replaces `file` once the whole page is written. kIo: which file, and why not.
+// Writes the page with replace_file().
 Result<void> write_html(const Report& report, const std::filesystem::path& file);
 
 // The claims of every experiment as tables for docs/papers.md: paper, goal, ours, bound, holds.
 std::string to_markdown(const Report& report);
 
-// Where `file` exists and has the line kMarkdownMarker, what follows it is replaced; else the file is written anew.
+// If `file` has the line kMarkdownMarker, replaces the text after it; else writes a new file.
 inline constexpr std::string_view kMarkdownMarker = "<!-- written by: tutti lab run all --markdown FILE -->";
 Result<void> write_markdown(const Report& report, const std::filesystem::path& file);
 

@@ -32,8 +32,8 @@ std::string section(const ExperimentResult& result) {
   const Experiment* experiment = find_experiment(result.name);
   std::string text = fmt::format("\n### {}", result.name);
   if (experiment && !experiment->figure.empty()) text += ": " + experiment->figure;
-  text += fmt::format("\n\n{}. `tutti lab run {}`; {}.\n\n", experiment ? experiment->what : "", result.name,
-                      result.device);
+  text += fmt::format("\n\n{}. `tutti lab run {}{}`; {}.\n\n", experiment ? experiment->what : "", result.name,
+                      result.mode == "sim" ? "" : " --" + result.mode, result.device);
   text += "| claim | paper | goal | ours | bound | holds |\n|---|--:|--:|--:|--:|---|\n";
   for (const Claim& claim : result.claims) text += row(claim, result.name);
   return text;

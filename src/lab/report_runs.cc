@@ -3,24 +3,22 @@
 
 #include <fmt/format.h>
 
+#include "base/units.h"
+
 namespace tutti::lab {
 namespace {
-
-double seconds(Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
 
 const std::string& policy_of(const sim::Scenario& scenario) {
   return scenario.forwarding.count ? scenario.forwarding.policy.name : scenario.servers.policy.name;
 }
 
-Timeline::Segment::Kind kind_of(sim::Segment::Kind kind) {
+Timeline::Segment::Kind kind_of(sim::Activity::Kind kind) {
   switch (kind) {
-    case sim::Segment::Kind::kCompute:
+    case sim::Activity::Kind::kCompute:
       return Timeline::Segment::Kind::kCompute;
-    case sim::Segment::Kind::kWaiting:
+    case sim::Activity::Kind::kWaiting:
       return Timeline::Segment::Kind::kWaiting;
-    case sim::Segment::Kind::kInputOutput:
+    case sim::Activity::Kind::kInputOutput:
       break;
   }
   return Timeline::Segment::Kind::kInputOutput;
@@ -30,7 +28,7 @@ Cell or_dash(double value) {
   return value > 0 ? Cell(value) : Cell("-");
 }
 
-std::vector<Cell> row_of(const Run& run) {
+std::vector<Cell> row_of(const RecordedRun& run) {
   const sim::Metrics& metrics = run.measured.metrics;
   return {policy_of(run.scenario),
           std::int64_t{run.scenario.servers.depth},
@@ -47,7 +45,7 @@ std::vector<Cell> row_of(const Run& run) {
 }
 
 // One group of bars per application, one bar per run.
-Chart applications_chart(const std::vector<Run>& runs, std::string title, std::string y_label,
+Chart applications_chart(const std::vector<RecordedRun>& runs, std::string title, std::string y_label,
                          double sim::ApplicationMetrics::*figure) {
   Chart chart{.title = std::move(title),
               .x_label = "application",
@@ -58,7 +56,7 @@ Chart applications_chart(const std::vector<Run>& runs, std::string title, std::s
               .x_names = {}};
   for (const sim::ApplicationMetrics& application : runs.front().measured.metrics.applications)
     chart.x_names.push_back(application.name);
-  for (const Run& run : runs) {
+  for (const RecordedRun& run : runs) {
     Line line{policy_of(run.scenario), {}, {}};
     for (const sim::ApplicationMetrics& application : run.measured.metrics.applications) {
       line.x.push_back(static_cast<double>(line.x.size()));
@@ -71,11 +69,11 @@ Chart applications_chart(const std::vector<Run>& runs, std::string title, std::s
 
 }  // namespace
 
-Timeline timeline_of(const sim::Scenario& scenario, const sim::Outcome& outcome, std::string title) {
+Timeline timeline_of(const sim::Scenario& scenario, const std::vector<sim::Activity>& segments, std::string title) {
   Timeline timeline;
   timeline.title = std::move(title);
   for (const sim::Application& application : scenario.applications) timeline.jobs.push_back(application.name);
-  for (const sim::Segment& segment : outcome.timeline)
+  for (const sim::Activity& segment : segments)
     timeline.segments.push_back({.job = segment.application,
                                  .kind = kind_of(segment.kind),
                                  .from = seconds(segment.from),
@@ -84,8 +82,8 @@ Timeline timeline_of(const sim::Scenario& scenario, const sim::Outcome& outcome,
   return timeline;
 }
 
-ExperimentResult result_of(const std::vector<Run>& runs) {
-  const Run& first = runs.front();
+ExperimentResult result_of(const std::vector<RecordedRun>& runs) {
+  const RecordedRun& first = runs.front();
   ExperimentResult result;
   result.name = first.scenario.name;
   result.device =
@@ -93,11 +91,11 @@ ExperimentResult result_of(const std::vector<Run>& runs) {
                   describe(first.scenario.servers.device), first.scenario.servers.depth, first.scenario.seed);
   result.columns = {"policy",     "depth", "operation s", "p99 s",    "phase s", "last/first",
                     "makespan s", "MB/s",  "slowdown",    "fairness", "idle",    "over bound"};
-  for (const Run& run : runs) {
+  for (const RecordedRun& run : runs) {
     result.rows.push_back(row_of(run));
     result.seconds += run.measured.outcome.wall_seconds;
-    result.timelines.push_back(
-        timeline_of(run.scenario, run.measured.outcome, fmt::format("Jobs under {}", policy_of(run.scenario))));
+    result.timelines.push_back(timeline_of(run.scenario, run.measured.outcome.timeline,
+                                           fmt::format("Jobs under {}", policy_of(run.scenario))));
   }
   result.charts.push_back(
       applications_chart(runs, "Mean phase by application", "seconds", &sim::ApplicationMetrics::mean_phase));

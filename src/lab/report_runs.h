@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of one scenario as a result that a report can show.
+// Converts runs of one scenario to a result for a report.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 namespace tutti::lab {
 
 // Megabytes are 10^6 bytes, times are seconds since the start of the run.
-Timeline timeline_of(const sim::Scenario& scenario, const sim::Outcome& outcome, std::string title);
+Timeline timeline_of(const sim::Scenario& scenario, const std::vector<sim::Activity>& segments, std::string title);
 
-struct Run {
+struct RecordedRun {
   sim::Scenario scenario;
-  sim::Measured measured;
+  sim::MeasuredRun measured;
 };
 
-// One row and one timeline per run, and charts of the applications under each of them. At least one run; all of them
+// One row and one timeline per run, and charts that compare the applications. There must be at least one run. All runs
 // are of one scenario, under different policies.
-ExperimentResult result_of(const std::vector<Run>& runs);
+ExperimentResult result_of(const std::vector<RecordedRun>& runs);
 
 }  // namespace tutti::lab

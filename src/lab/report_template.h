@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the report's page that are the same in every report.
+// The fixed parts of the report's page, embedded from src/lab/page.
 #pragma once
 
 #include <string_view>
@@ -9,6 +9,6 @@ namespace tutti::lab {
 extern const std::string_view kReportStyle;     // CSS
 extern const std::string_view kReportDrawing;   // JavaScript: text, numbers, SVG, charts
 extern const std::string_view kReportTimeline;  // JavaScript: timelines and their zoom
-extern const std::string_view kReportPage;      // JavaScript: puts the page together; runs last
+extern const std::string_view kReportPage;      // JavaScript: builds the page; runs last
 
 }  // namespace tutti::lab

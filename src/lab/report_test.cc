@@ -57,14 +57,14 @@ TEST(Report, NoTextBecomesMarkupOrScript) {
   EXPECT_EQ(data["results"][0]["timelines"][0]["jobs"][0], hostile);
 }
 
-TEST(Report, LoadsNothing) {
+TEST(Report, LoadsNoOtherFiles) {
   const std::string page = to_html({"title", "command", "today", {hostile_result("text")}, {}});
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
   for (const char* loader : {" src=", "url(", "@import", "<link", "fetch(", "https:"})
     EXPECT_THAT(page, Not(HasSubstr(loader))) << loader;
 }
 
-TEST(Report, CarriesFailingClaimsAndWhatIsNotYetThere) {
+TEST(Report, ContainsFailingClaimsAndMissingExperiments) {
   ExperimentResult result = hostile_result("sc11-figure2");
   result.claims[0].goal = 0.5;
   Experiment missing;
@@ -75,14 +75,14 @@ TEST(Report, CarriesFailingClaimsAndWhatIsNotYetThere) {
   EXPECT_EQ(data["not_yet"][0]["status"], "not yet");
 }
 
-TEST(Report, NumbersThatAreNoneAndBytesThatAreNoText) {
+TEST(Report, HandlesNanAndInvalidUtf8) {
   ExperimentResult result = hostile_result("\xff\xfe");
   result.rows = {{std::string("a"), std::numeric_limits<double>::quiet_NaN()}};
   const auto data = data_of(to_html({"\xc3", "", "", {result}, {}}));
   EXPECT_TRUE(data["results"][0]["rows"][0].members().back().second.is_null());
 }
 
-TEST(Report, ReplacesTheFileOrSaysWhyNot) {
+TEST(Report, ReplacesTheFileOrReportsTheReason) {
   const auto folder = std::filesystem::temp_directory_path() / ("tutti-report-" + std::to_string(::getpid()));
   std::filesystem::create_directory(folder);
   std::ofstream(folder / "page.html") << "old";
@@ -124,7 +124,7 @@ TEST(Report, RunsOfAScenarioBecomeRowsChartsAndTimelines) {
     application.compute = 100ms;
     scenario.applications.push_back(application);
   }
-  std::vector<lab::Run> runs;
+  std::vector<lab::RecordedRun> runs;
   for (const char* policy : {"fifo", "window"}) {
     scenario.servers.policy.name = policy;
     auto measured = sim::measure(scenario);

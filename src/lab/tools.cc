@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/tools.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
+
+#include "lab/live.h"
 
 namespace tutti::lab {
 
@@ -21,22 +25,40 @@ void run_all(const std::vector<std::function<void()>>& tasks) {
   for (std::thread& thread : threads) thread.join();
 }
 
-Result<Averages> average(const std::function<sim::Scenario(std::uint64_t seed)>& make, const Repeat& repeat) {
+Result<sim::MeasuredRun> measure(Mode mode, const Scenario& scenario, const Repeat& repeat) {
+  sim::MeasureOptions options;
+  options.full = mode == Mode::kFull;
+  options.slowdown = repeat.slowdown;
+  options.bound = repeat.bound;
+  if (mode == Mode::kLive)
+    options.run = [&](const Scenario& each, const sim::RunOptions& how) {
+      return run_live(each, {.slow_motion = repeat.slow_motion, .demands = how.demands});
+    };
+  auto measured = sim::measure(scenario, options);
+  if (measured && measured->metrics.failed_operations > 0)
+    return fail(ErrorCode::kIo,
+                fmt::format("{}: {} operations failed", scenario.name, measured->metrics.failed_operations));
+  return measured;
+}
+
+Result<Averages> average(Mode mode, const std::function<Scenario(std::uint64_t seed)>& make, const Repeat& repeat) {
   std::vector<Result<sim::Metrics>> runs(repeat.seeds, fail(ErrorCode::kStopped, "did not run"));
   std::vector<std::function<void()>> tasks;
+  Averages sum;
   for (unsigned i = 0; i < repeat.seeds; ++i)
     tasks.push_back([&, i] {
-      sim::MeasureOptions options;
-      options.slowdown = repeat.slowdown;
-      options.bound = repeat.bound;
-      auto measured = sim::measure(make(kFirstSeed + i), options);
-      if (measured)
-        runs[i] = std::move(measured->metrics);
-      else
+      auto measured = measure(mode, make(kFirstSeed + i), repeat);
+      if (!measured) {
         runs[i] = Failure(measured.error());
+        return;
+      }
+      runs[i] = std::move(measured->metrics);
+      if (i == 0) sum.timeline = std::move(measured->outcome.timeline);
     });
-  run_all(tasks);
-  Averages sum;
+  if (mode == Mode::kLive)
+    for (const auto& task : tasks) task();
+  else
+    run_all(tasks);
   const double share = 1.0 / repeat.seeds;
   for (const auto& run : runs) {
     if (!run) return Failure(run.error());
@@ -60,6 +82,12 @@ Result<Averages> average(const std::function<sim::Scenario(std::uint64_t seed)>&
     sum.mean_batch += run->mean_batch * share;
   }
   return sum;
+}
+
+std::string describe(Mode mode, const std::string& live) {
+  if (mode == Mode::kFast) return "";
+  return mode == Mode::kFull ? "; production clients and nodes in virtual time"
+                             : "; node and client processes, " + live;
 }
 
 void say(const LabOptions& options, const std::string& line) {

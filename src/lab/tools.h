@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the experiments share: running a scenario over several seeds and averaging its figures.
+// Functions for all experiments: run a scenario with several seeds and average its metrics.
 #pragma once
 
 #include <functional>
@@ -15,56 +15,63 @@ using sim::Application;
 using sim::Pattern;
 using sim::Scenario;
 
-// Means over seeds of the figures the tables show.
+// Means over seeds of the metrics in the tables.
 struct Averages {
   double operation = 0;  // mean completion, seconds
   double operation_p99 = 0;
   double phase = 0;
   double phase_deviation = 0;
-  double last_over_first = 0;  // mean of the operations' ratios
-  double first_server = 0;     // mean time to the first server's finish
-  double last_server = 0;      // and to the last's
+  double last_over_first = 0;  // mean ratio of the operations
+  double first_server = 0;     // mean time until the first server has served its part
+  double last_server = 0;      // the same for the last server
   double makespan = 0;
   double bandwidth = 0;           // bytes per second
-  double reported_bandwidth = 0;  // the sum of what each application sees: its bytes over its time
+  double reported_bandwidth = 0;  // sum over applications of bytes / time
   double slowdown = 0;
   double fairness = 0;
   double io_time = 0;
-  double bound = 0;  // least possible mean phase
+  double bound = 0;  // lower bound of the mean phase
   double mean_batch = 0;
   std::vector<double> phases, makespans;  // of each seed
+  std::vector<sim::Activity> timeline;    // of the first seed
 };
 
-// The first seed of every experiment. Policies and models were tuned on seeds up to 3020: what is claimed is shown on
-// others, which nobody looked at while choosing.
+// The first seed of every experiment. Policies and models were tuned with seeds up to 3020; claims use other seeds.
 inline constexpr std::uint64_t kFirstSeed = 4001;
 
 struct Repeat {
-  unsigned seeds = 1;  // from kFirstSeed on
+  unsigned seeds = 1;  // number of seeds, from kFirstSeed on
   bool slowdown = false;
   bool bound = false;
+  double slow_motion = 1;  // of live runs (LiveOptions)
 };
 
-// `make` builds the scenario for a seed. Runs on all cores; the result does not depend on how many there are.
-Result<Averages> average(const std::function<sim::Scenario(std::uint64_t seed)>& make, const Repeat& repeat);
+// Runs one scenario.
+Result<sim::MeasuredRun> measure(Mode mode, const Scenario& scenario, const Repeat& repeat);
 
-// Runs `tasks` on all cores and returns when all are done.
+// `make` builds the scenario for a seed. Simulations run on all cores; the result does not depend on the number of
+// cores. Live runs are made one after the other.
+Result<Averages> average(Mode mode, const std::function<Scenario(std::uint64_t seed)>& make, const Repeat& repeat);
+
+// For ExperimentResult::device: the description of the mode. Empty for Mode::kFast.
+std::string describe(Mode mode, const std::string& live);
+
+// Runs `tasks` on all cores. Returns when all have ended.
 void run_all(const std::vector<std::function<void()>>& tasks);
 
 void say(const LabOptions& options, const std::string& line);
 
-// How much smaller `ours` is than `baseline`, in per cent.
+// How much smaller `ours` is than `baseline`, in percent.
 inline double reduction(double baseline, double ours) {
   return baseline > 0 ? 100 * (1 - ours / baseline) : 0;
 }
 
-// The servers of the sc11 paper's two environments. `depth` is how many batches a server keeps at its device; files lie
-// within `spread` of a disk.
+// The servers of the two environments of the sc11 paper. `depth` is the maximum number of batches at the device of a
+// server. Files are at random positions within `spread` bytes of a disk.
 Scenario sc11_cluster(bool flash, unsigned servers, unsigned depth, Bytes spread);
 
-// Four servers of Grid'5000 with a disk each behind Gigabit Ethernet. A server's file
-// system is Linux's: it reads streams ahead by 128 KiB, keeps them, and has memory for all that the tests write.
-// One thread of the server handles a request of a client, or of a scheduler that joined some, in 100 us; that figure is
+// Four servers of Grid'5000 with one disk each and Gigabit Ethernet. They have the page cache of Linux: read-ahead of
+// 128 KiB, and memory for all data that the tests write. One thread of the server handles a request in 100 us, which is
 // our assumption.
 Scenario ethernet_disks(unsigned depth, std::uint64_t seed);
 

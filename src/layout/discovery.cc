@@ -75,7 +75,7 @@ std::optional<std::string> read_attribute(const std::string& path, const std::st
   return value;
 }
 
-// BeeGFS has no attribute for it, but an ioctl of its kernel module (its client_devel headers document them).
+// BeeGFS has an ioctl of its kernel module instead of an attribute (documented in its client_devel headers).
 struct BeegfsStripes {
   unsigned pattern = 0;
   unsigned chunk_size = 0;
@@ -137,6 +137,18 @@ Result<Layout> parse_lustre(std::string_view value) {
   return checked(std::move(layout), kName);
 }
 
+std::string make_lustre(const Layout& layout) {
+  std::string value(kLustreHeader + layout.stripe_count * kLustreObject, '\0');
+  const auto put = [&](std::size_t at, auto number) { std::memcpy(value.data() + at, &number, sizeof number); };
+  put(0, std::uint32_t{kLustreV1});
+  put(4, std::uint32_t{1});
+  put(24, static_cast<std::uint32_t>(layout.stripe_size.count()));
+  put(28, static_cast<std::uint16_t>(layout.stripe_count));
+  for (std::size_t i = 0; i < layout.stripe_count; ++i)
+    put(kLustreHeader + i * kLustreObject + 20, std::uint32_t{layout.targets[i]});
+  return value;
+}
+
 Result<Layout> parse_ceph(std::string_view value, std::uint32_t cluster_targets) {
   constexpr std::string_view kName = "ceph.file.layout";
   const auto fields = words(value);
@@ -161,13 +173,19 @@ Result<Layout> parse_gluster(std::string_view value, std::uint32_t cluster_targe
   if (start == value.npos || end == value.npos) return odd(kName, "no brick in it");
   const auto host_end = value.find(':', std::min(end + 2, value.size()));
   if (host_end == value.npos) return odd(kName, "a brick without a host");
-  // Distributed volumes keep a whole file on one brick: the brick's name chooses the target, the same in every client.
+  // A distributed volume keeps a whole file on one brick. A hash of the brick's name gives the same target in every
+  // client.
   const auto brick = value.substr(start + kBrick.size(), host_end - start - kBrick.size());
   std::uint64_t hash = 1469598103934665603U;
   for (const char c : brick) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
   const auto target = static_cast<TargetId>(hash % std::max(cluster_targets, 1U));
   return Layout{
       .stripe_size = Bytes(1 << 20), .stripe_count = 1, .object_size = {}, .targets = {target}, .source = "gluster"};
+}
+
+const std::vector<std::string>& layout_attributes() {
+  static const std::vector<std::string> names{"lustre.lov", "ceph.file.layout", "trusted.glusterfs.pathinfo"};
+  return names;
 }
 
 Result<std::optional<Layout>> discover(const AttributeReader& attributes, std::uint32_t cluster_targets) {

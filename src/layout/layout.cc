@@ -15,12 +15,13 @@ Layout Layout::round_robin(Bytes stripe_size, std::uint32_t count, std::uint32_t
 
 Result<void> Layout::check() const {
   if (stripe_size.count() == 0 || stripe_size.count() > std::uint64_t{1} << 40) {
-    return fail(ErrorCode::kInvalid, fmt::format("a stripe size of {} bytes is not usable", stripe_size.count()));
+    return fail(ErrorCode::kInvalid,
+                fmt::format("stripe size of {} bytes: must be from 1 to 2^40", stripe_size.count()));
   }
-  if (stripe_count == 0) return fail(ErrorCode::kInvalid, "a layout without stripes");
-  if (targets.empty()) return fail(ErrorCode::kInvalid, "a layout without targets");
+  if (stripe_count == 0) return fail(ErrorCode::kInvalid, "stripe count is 0, must be at least 1");
+  if (targets.empty()) return fail(ErrorCode::kInvalid, "the layout has no targets, must have at least one");
   if (object_size.count() % stripe_size.count() != 0) {
-    return fail(ErrorCode::kInvalid, fmt::format("an object size of {} bytes is no multiple of the stripe size of {}",
+    return fail(ErrorCode::kInvalid, fmt::format("object size of {} bytes: must be a multiple of the stripe size, {}",
                                                  object_size.count(), stripe_size.count()));
   }
   return {};
@@ -55,6 +56,7 @@ std::vector<Piece> split(const Layout& layout, std::uint64_t offset, Bytes lengt
   const auto size = layout.stripe_size.count();
   const auto end = offset + length.count();
   std::vector<Piece> pieces;
+  pieces.reserve(layout.stripe_count == 1 ? 1 : (end - offset) / size + 2);
   while (offset < end) {
     auto piece = locate(layout, offset);
     const auto room = size - offset % size;

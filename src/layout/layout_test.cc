@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/prng.h"
+#include "base/testing.h"
 #include "layout/discovery.h"
 
 namespace tutti {
@@ -15,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Deals a file out byte by byte, the slow and obvious way.
+// Reference implementation: distributes a file byte by byte.
 struct Model {
   struct Place {
     std::uint64_t object, object_offset;
@@ -49,8 +50,7 @@ Layout random_layout(Prng& random) {
   return layout;
 }
 
-TEST(Layout, AgreesWithDealingOutByteByByte) {
-  Prng random(11);
+void compare_with_model(Prng random) {
   for (int round = 0; round < 300; ++round) {
     const auto layout = random_layout(random);
     ASSERT_TRUE(layout.check());
@@ -69,6 +69,13 @@ TEST(Layout, AgreesWithDealingOutByteByByte) {
       }
     }
     ASSERT_EQ(at, offset + length);
+  }
+}
+
+TEST(Layout, AgreesWithDealingOutByteByByte) {
+  for (const std::uint64_t seed : testing_support::seeds({11})) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    compare_with_model(Prng(seed));
   }
 }
 
@@ -92,7 +99,7 @@ TEST(Layout, NonsenseIsRefused) {
   EXPECT_FALSE((Layout{.targets = {}}).check());
 }
 
-// As the Lustre client hands it out.
+// As the Lustre client returns it.
 std::string lov(std::uint32_t magic, std::uint32_t stripe_size, const std::vector<std::uint32_t>& targets) {
   auto put = [](std::string& bytes, auto value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };
   std::string bytes;

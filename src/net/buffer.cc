@@ -6,17 +6,19 @@
 #include <cassert>
 #include <condition_variable>
 #include <cstdlib>
-#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
+#include "net/admission.h"
 #include "wire/frame.h"
 
 namespace tutti::net {
 namespace {
 
-constexpr std::size_t kSmallest = kBufferAlignment;
+constexpr std::size_t kSmallest = Budget::kSmallest;
+static_assert(kSmallest == kBufferAlignment);
 constexpr std::size_t kClasses = std::bit_width(wire::kMaxPayload / kSmallest);
 
 std::size_t class_of(std::size_t capacity) {
@@ -26,19 +28,20 @@ std::size_t class_of(std::size_t capacity) {
 }  // namespace
 
 struct BufferPool::State {
-  mutable std::mutex mutex;
+  State(Bytes most, Bytes least) : budget(most, least) {}
+  mutable Mutex mutex;
   std::condition_variable released;
-  std::size_t budget = 0;
-  std::size_t in_use = 0;
-  std::size_t kept = 0;  // free, for reuse
-  std::size_t waiters = 0;
-  bool refused = false;  // since the last notification
-  std::array<std::vector<std::byte*>, kClasses> free;
-  std::function<void()> notify;
+  Budget budget TUTTI_GUARDED_BY(mutex);
+  std::size_t kept TUTTI_GUARDED_BY(mutex) = 0;  // free, for reuse
+  std::size_t waiters TUTTI_GUARDED_BY(mutex) = 0;
+  bool refused TUTTI_GUARDED_BY(mutex) = false;  // since the last notification
+  std::array<std::vector<std::byte*>, kClasses> free TUTTI_GUARDED_BY(mutex);
+  std::function<void()> notify TUTTI_GUARDED_BY(mutex);
 
-  // Memory for a buffer of that class, or nullptr if the budget forbids it. Drops kept buffers of other classes for it.
-  std::byte* take(std::size_t capacity) {
-    if (in_use + capacity > budget) return nullptr;
+  // Memory for a buffer of this capacity; nullptr if the budget is used up. Frees kept buffers of other sizes if
+  // needed.
+  std::byte* take(std::size_t capacity) TUTTI_REQUIRES(mutex) {
+    if (!budget.fits(capacity)) return nullptr;
     auto& mine = free[class_of(capacity)];
     std::byte* data = nullptr;
     if (!mine.empty()) {
@@ -46,16 +49,16 @@ struct BufferPool::State {
       mine.pop_back();
       kept -= capacity;
     } else {
-      for (std::size_t i = kClasses; i-- > 0 && in_use + kept + capacity > budget;) drop(i, capacity);
+      for (std::size_t i = kClasses; i-- > 0 && !budget.fits(kept + capacity);) drop(i, capacity);
       data = static_cast<std::byte*>(std::aligned_alloc(kBufferAlignment, capacity));
       if (data == nullptr) throw std::bad_alloc();
     }
-    in_use += capacity;
+    budget.take(capacity);
     return data;
   }
 
-  void drop(std::size_t index, std::size_t room) {
-    while (!free[index].empty() && in_use + kept + room > budget) {
+  void drop(std::size_t index, std::size_t room) TUTTI_REQUIRES(mutex) {
+    while (!free[index].empty() && !budget.fits(kept + room)) {
       std::free(free[index].back());
       free[index].pop_back();
       kept -= kSmallest << index;
@@ -63,23 +66,14 @@ struct BufferPool::State {
   }
 };
 
-Buffer::Buffer(Buffer&& other) noexcept
-    : pool_(std::move(other.pool_)),
-      data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)),
-      capacity_(std::exchange(other.capacity_, 0)) {}
-
-Buffer& Buffer::operator=(Buffer&& other) noexcept {
-  Buffer moved(std::move(other));
-  std::swap(pool_, moved.pool_);
-  std::swap(data_, moved.data_);
-  std::swap(size_, moved.size_);
-  std::swap(capacity_, moved.capacity_);
-  return *this;
+void Buffer::charge(std::shared_ptr<BufferAccount> account) {
+  account_ = std::move(account);
+  account_->held += capacity_;
 }
 
-Buffer::~Buffer() {
-  if (data_ != nullptr) pool_->release(data_, capacity_);
+void Buffer::give_back() {
+  if (account_) account_->held -= capacity_;
+  pool_->release(data_, capacity_);
 }
 
 void Buffer::resize(std::size_t size) {
@@ -87,9 +81,7 @@ void Buffer::resize(std::size_t size) {
   size_ = size;
 }
 
-BufferPool::BufferPool(Bytes budget) : state_(std::make_unique<State>()) {
-  state_->budget = std::max<std::size_t>(budget.count(), wire::kMaxPayload);
-}
+BufferPool::BufferPool(Bytes budget, Bytes least) : state_(std::make_unique<State>(budget, least)) {}
 
 BufferPool::~BufferPool() {
   for (auto& list : state_->free) {
@@ -98,13 +90,17 @@ BufferPool::~BufferPool() {
 }
 
 std::shared_ptr<BufferPool> BufferPool::create(Bytes budget) {
-  return std::shared_ptr<BufferPool>(new BufferPool(budget));
+  return create(budget, Bytes(wire::kMaxPayload));
+}
+
+std::shared_ptr<BufferPool> BufferPool::create(Bytes budget, Bytes least) {
+  return std::shared_ptr<BufferPool>(new BufferPool(budget, least));
 }
 
 Buffer BufferPool::try_allocate(std::size_t size) {
   assert(size > 0 && size <= wire::kMaxPayload);
-  const auto capacity = std::bit_ceil(std::max(size, kSmallest));
-  std::lock_guard lock(state_->mutex);
+  const auto capacity = Budget::capacity(size);
+  Lock lock(state_->mutex);
   auto* data = state_->take(capacity);
   if (data == nullptr) {
     state_->refused = true;
@@ -113,13 +109,40 @@ Buffer BufferPool::try_allocate(std::size_t size) {
   return Buffer(shared_from_this(), data, size, capacity);
 }
 
+bool BufferPool::try_allocate(std::span<const std::size_t> sizes, std::span<Buffer> buffers) {
+  Lock lock(state_->mutex);
+  Budget trial = state_->budget;
+  for (const auto size : sizes)
+    if (!trial.take(Budget::capacity(size))) {
+      state_->refused = true;
+      return false;
+    }
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto capacity = Budget::capacity(sizes[i]);
+    buffers[i] = Buffer(shared_from_this(), state_->take(capacity), sizes[i], capacity);
+  }
+  return true;
+}
+
+bool BufferPool::within_share(const BufferAccount& account, std::size_t size) {
+  const std::size_t held = account.held;
+  if (held == 0) return true;
+  Lock lock(state_->mutex);
+  const std::size_t capacity = Budget::capacity(size);
+  const std::size_t most = state_->budget.most() + (capacity <= Budget::kSmall ? Budget::kReserve : 0);
+  if (state_->budget.in_use() + held + capacity <= most) return true;
+  state_->refused = true;
+  return false;
+}
+
 Buffer BufferPool::allocate(std::size_t size) {
   assert(size > 0 && size <= wire::kMaxPayload);
-  const auto capacity = std::bit_ceil(std::max(size, kSmallest));
-  std::unique_lock lock(state_->mutex);
+  const auto capacity = Budget::capacity(size);
+  Lock lock(state_->mutex);
   ++state_->waiters;
   std::byte* data = nullptr;
-  state_->released.wait(lock, [&] { return (data = state_->take(capacity)) != nullptr; });
+  state_->released.wait(lock,
+                        [&]() TUTTI_REQUIRES(state_->mutex) { return (data = state_->take(capacity)) != nullptr; });
   --state_->waiters;
   return Buffer(shared_from_this(), data, size, capacity);
 }
@@ -127,8 +150,8 @@ Buffer BufferPool::allocate(std::size_t size) {
 void BufferPool::release(std::byte* data, std::size_t capacity) {
   std::function<void()> notify;
   {
-    std::lock_guard lock(state_->mutex);
-    state_->in_use -= capacity;
+    Lock lock(state_->mutex);
+    state_->budget.give_back(capacity);
     state_->kept += capacity;
     state_->free[class_of(capacity)].push_back(data);
     if (state_->waiters > 0) state_->released.notify_all();
@@ -138,17 +161,18 @@ void BufferPool::release(std::byte* data, std::size_t capacity) {
 }
 
 void BufferPool::when_released(std::function<void()> notify) {
-  std::lock_guard lock(state_->mutex);
+  Lock lock(state_->mutex);
   state_->notify = std::move(notify);
 }
 
 Bytes BufferPool::budget() const {
-  return Bytes(state_->budget);
+  Lock lock(state_->mutex);
+  return Bytes(state_->budget.most());
 }
 
 Bytes BufferPool::in_use() const {
-  std::lock_guard lock(state_->mutex);
-  return Bytes(state_->in_use);
+  Lock lock(state_->mutex);
+  return Bytes(state_->budget.in_use());
 }
 
 }  // namespace tutti::net

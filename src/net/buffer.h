@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for file data: aligned for O_DIRECT, reused, and never more of it than a budget.
+// Memory for file data: aligned for O_DIRECT, reused, and limited by a budget.
 #pragma once
 
 #include <tutti/base.h>
 
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace tutti::net {
 
@@ -15,14 +17,24 @@ inline constexpr std::size_t kBufferAlignment = 4096;
 
 class BufferPool;
 
-// A piece of a pool's memory, 4096-aligned. Returns to its pool when destroyed, from any thread; keeps the pool alive.
-// Move-only. A default-constructed one is empty.
+// Counts what one client holds of a pool, in bytes. Thread-safe.
+struct BufferAccount {
+  std::atomic<std::size_t> held{0};
+};
+
+// Memory from a pool, aligned to 4096 bytes. The destructor returns it to the pool, on any thread. Keeps the pool
+// alive. Move-only; not thread-safe. A default-constructed one is empty.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Buffer&& other) noexcept;
-  Buffer& operator=(Buffer&& other) noexcept;
-  ~Buffer();
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_ != nullptr) give_back();
+  }
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
@@ -30,11 +42,22 @@ class Buffer {
   bool empty() const { return size_ == 0; }
   std::span<std::byte> span() const { return {data_, size_}; }
 
-  // A short read leaves less than was asked for. At most capacity().
+  // Changes the size, for example after a short read. At most capacity().
   void resize(std::size_t size);
+
+  // Counts the buffer in this account until it is released. Once per buffer.
+  void charge(std::shared_ptr<BufferAccount> account);
 
  private:
   friend class BufferPool;
+  void give_back();
+  void swap(Buffer& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    std::swap(account_, other.account_);
+  }
   Buffer(std::shared_ptr<BufferPool> pool, std::byte* data, std::size_t size, std::size_t capacity)
       : pool_(std::move(pool)), data_(data), size_(size), capacity_(capacity) {}
 
@@ -42,21 +65,29 @@ class Buffer {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;
+  std::shared_ptr<BufferAccount> account_;
 };
 
-// Thread-safe. Buffers in use plus those kept for reuse never exceed the budget.
+// Buffers in use and buffers kept for reuse are together never larger than the budget. Thread-safe.
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
-  // The budget is raised to hold at least one payload of wire::kMaxPayload, so that no request waits forever.
+  // A budget below wire::kMaxPayload is raised to it, so that no request waits forever.
   static std::shared_ptr<BufferPool> create(Bytes budget);
+  // As Budget(most, least).
+  static std::shared_ptr<BufferPool> create(Bytes budget, Bytes least);
   ~BufferPool();
 
-  // An empty Buffer if the budget does not allow it right now. `size` is at least 1, at most wire::kMaxPayload.
+  // Returns an empty Buffer if the budget is used up. `size` is 1 to wire::kMaxPayload bytes.
   Buffer try_allocate(std::size_t size);
-  // Waits until the budget allows it: not for threads that others need in order to give buffers back.
+  // Fills `buffers` with one buffer per size, or with none and returns false if the budget does not allow all of them.
+  bool try_allocate(std::span<const std::size_t> sizes, std::span<Buffer> buffers);
+  // Whether a client that holds something already may have a buffer of this size: it must not hold more than is free
+  // then. So clients that do not release their buffers leave memory for the others. If not, the next release notifies.
+  bool within_share(const BufferAccount& account, std::size_t size);
+  // Blocks until the budget allows it. Do not call it on a thread that must run for buffers to be released.
   Buffer allocate(std::size_t size);
 
-  // Called, without locks, whenever a buffer came back after a try_allocate() had failed.
+  // `notify` is called without locks when a buffer is released after a try_allocate() failed.
   void when_released(std::function<void()> notify);
 
   Bytes budget() const;
@@ -65,7 +96,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
  private:
   friend class Buffer;
   struct State;
-  explicit BufferPool(Bytes budget);
+  BufferPool(Bytes budget, Bytes least);
   void release(std::byte* data, std::size_t capacity);
   std::unique_ptr<State> state_;
 };

@@ -27,6 +27,12 @@ void append(std::vector<std::byte>& text, std::span<const std::byte> part) {
   text.insert(text.end(), part.begin(), part.end());
 }
 
+// Call before any other function of OpenSSL. At the end of the process OpenSSL would free its tables while a thread
+// that checks credentials may still use them (stream_handshake.cc).
+void keep_openssl_to_the_end() {
+  [[maybe_unused]] static const int initialised = OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+}
+
 Failure system_failure(const std::string& path, const char* what) {
   const int error = errno;
   return fail(error == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
@@ -36,6 +42,7 @@ Failure system_failure(const std::string& path, const char* what) {
 }  // namespace
 
 wire::Nonce random_nonce() {
+  keep_openssl_to_the_end();
   wire::Nonce nonce;
   const bool filled = RAND_bytes(reinterpret_cast<unsigned char*>(nonce.data()), static_cast<int>(nonce.size())) == 1;
   assert(filled);
@@ -45,6 +52,7 @@ wire::Nonce random_nonce() {
 
 wire::Digest authenticate(const ClusterKey& key, std::string_view purpose,
                           std::initializer_list<std::span<const std::byte>> parts) {
+  keep_openssl_to_the_end();
   std::vector<std::byte> text;
   append(text, std::as_bytes(std::span(purpose)));
   for (const auto& part : parts) append(text, part);
@@ -72,7 +80,7 @@ Result<ClusterKey> load_key(const std::string& path) {
   ::close(file);
   if (!known || size < 0) return system_failure(path, "cannot read the cluster key");
   if ((attributes.st_mode & 077) != 0) {
-    return fail(ErrorCode::kDenied, fmt::format("others can read the cluster key {}: chmod 600 it", path));
+    return fail(ErrorCode::kDenied, fmt::format("other users can read the cluster key {0}: run chmod 600 {0}", path));
   }
   if (static_cast<std::size_t>(size) < kSmallestKey || static_cast<std::size_t>(size) > kLargestKey) {
     return fail(ErrorCode::kInvalid, fmt::format("the cluster key {} has {} bytes, not 32 to 4096: make one with "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The little cryptography the handshake needs, from OpenSSL.
+// Cryptography for the handshake, from OpenSSL.
 #pragma once
 
 #include <initializer_list>
@@ -12,11 +12,11 @@ namespace tutti::net {
 
 wire::Nonce random_nonce();
 
-// HMAC-SHA256 over the parts, each preceded by its length, so that no two sequences of parts look the same.
+// HMAC-SHA256 over the parts. Each part is preceded by its length, so that different sequences give different digests.
 wire::Digest authenticate(const ClusterKey& key, std::string_view purpose,
                           std::initializer_list<std::span<const std::byte>> parts);
 
-// In time that does not depend on where they differ.
+// Compares in constant time.
 bool same_digest(const wire::Digest& a, const wire::Digest& b);
 
 }  // namespace tutti::net

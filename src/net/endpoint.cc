@@ -22,7 +22,7 @@ Result<Endpoint> parse_tcp(std::string_view text, std::string_view rest) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), endpoint.port);
   if (error != std::errc{} || end != digits.data() + digits.size()) return wrong(text, "the port is not a number");
   if (endpoint.name.find(':') != endpoint.name.npos && endpoint.name.front() != '[') {
-    return wrong(text, "an IPv6 address stands in square brackets");
+    return wrong(text, "an IPv6 address must be in square brackets");
   }
   return endpoint;
 }
@@ -38,7 +38,7 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   if (kind == "local") return Endpoint{Endpoint::Kind::kLocal, std::string(rest), 0};
   if (kind != "unix") return wrong(text, fmt::format("unknown kind \"{}\"", kind));
   if (rest.size() >= sizeof(sockaddr_un::sun_path)) {
-    return wrong(text, fmt::format("a Unix socket's path has at most {} bytes", sizeof(sockaddr_un::sun_path) - 1));
+    return wrong(text, fmt::format("the path of a socket has at most {} bytes", sizeof(sockaddr_un::sun_path) - 1));
   }
   return Endpoint{Endpoint::Kind::kUnix, std::string(rest), 0};
 }

@@ -5,19 +5,19 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "base/mutex.h"
 #include "net/transport.h"
 
 namespace tutti::net {
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(100);
-constexpr auto kSendWithin = std::chrono::microseconds(50);  // what is to be sent waits no longer for the events at hand
+constexpr auto kFlushInterval = std::chrono::microseconds(50);  // flush at least this often while handling events
 
 }  // namespace
 
@@ -26,7 +26,7 @@ Result<std::shared_ptr<EventLoop>> EventLoop::create() {
   loop->epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   loop->wakeup_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (loop->epoll_ < 0 || loop->wakeup_ < 0) {
-    return fail(ErrorCode::kIo, std::string("cannot make an event loop: ") + std::strerror(errno), errno);
+    return fail(ErrorCode::kIo, std::string("cannot create an event loop: ") + std::strerror(errno), errno);
   }
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
   ::epoll_ctl(loop->epoll_, EPOLL_CTL_ADD, loop->wakeup_, &event);
@@ -46,7 +46,7 @@ void EventLoop::stop() {
   post([] {});
   thread_.join();
   std::vector<std::function<void()>> dropped;
-  std::lock_guard lock(mutex_);
+  Lock lock(mutex_);
   stopped_ = true;
   dropped.swap(tasks_);
 }
@@ -54,7 +54,7 @@ void EventLoop::stop() {
 void EventLoop::post(std::function<void()> task) {
   bool first = false;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (stopped_) return;
     first = tasks_.empty();
     tasks_.push_back(std::move(task));
@@ -64,44 +64,43 @@ void EventLoop::post(std::function<void()> task) {
   (void)!::write(wakeup_, &one, sizeof one);
 }
 
-void EventLoop::add(int file, std::uint32_t events, std::shared_ptr<Source> source) {
+void EventLoop::add(int file, std::uint32_t events, const std::shared_ptr<EventSource>& source) {
   epoll_event event{.events = events, .data = {.ptr = source.get()}};
-  sources_.emplace(source.get(), std::move(source));
-  const int added = ::epoll_ctl(epoll_, EPOLL_CTL_ADD, file, &event);
-  assert(added == 0);
-  (void)added;
+  source->added_ = true;
+  sources_.emplace(source.get(), source);
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, file, &event) != 0) source->stopped();  // out of kernel memory or watches
 }
 
-void EventLoop::modify(int file, std::uint32_t events, Source* source) {
+void EventLoop::modify(int file, std::uint32_t events, EventSource* source) {
   epoll_event event{.events = events, .data = {.ptr = source}};
   ::epoll_ctl(epoll_, EPOLL_CTL_MOD, file, &event);
 }
 
-void EventLoop::remove(int file, Source* source) {
+void EventLoop::remove(int file, EventSource* source) {
   ::epoll_ctl(epoll_, EPOLL_CTL_DEL, file, nullptr);
   const auto found = sources_.find(source);
   if (found == sources_.end()) return;
+  source->added_ = false;
+  std::erase_if(to_retry_, [&](const auto& waiting) { return waiting.get() == source; });
   removed_.push_back(std::move(found->second));
   sources_.erase(found);
 }
 
 void EventLoop::run() {
   std::array<epoll_event, 128> events;
-  TimePoint next_tick = steady_now() + kTick;
   while (!stopping_) {
-    const int count = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 100);
+    const int count = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), wait_milliseconds());
     const TimePoint begun = steady_now();
     for (int i = 0; i < count; ++i) {
-      auto* source = static_cast<Source*>(events[i].data.ptr);
-      if (source != nullptr && sources_.contains(source)) source->ready(events[i].events);
-      if (!to_flush_.empty() && steady_now() - begun > kSendWithin) flush_all();
+      auto* source = static_cast<EventSource*>(events[i].data.ptr);
+      if (source != nullptr && source->added_)
+        source->ready(events[i].events);  // removed ones are still alive in removed_
+      if (i % 8 == 7 && !to_flush_.empty() && steady_now() - begun > kFlushInterval) flush_all();
     }
     run_tasks();
     flush_all();
-    if (const auto now = steady_now(); now >= next_tick) {
-      tick_all(now);
-      next_tick = now + kTick;
-    }
+    if (next_tick_.load() != TimePoint::max())
+      if (const auto now = steady_now(); now >= next_tick_.load()) tick_all(now);
     removed_.clear();
   }
   run_tasks();
@@ -116,7 +115,7 @@ void EventLoop::run() {
 void EventLoop::run_tasks() {
   std::vector<std::function<void()>> tasks;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     if (tasks_.empty()) return;
     tasks.swap(tasks_);
     std::uint64_t count = 0;
@@ -126,11 +125,27 @@ void EventLoop::run_tasks() {
 }
 
 void EventLoop::tick_all(TimePoint now) {
-  std::vector<std::shared_ptr<Source>> all;
+  std::vector<std::shared_ptr<EventSource>> all;
   all.reserve(sources_.size());
   for (const auto& [raw, source] : sources_) all.push_back(source);
-  for (const auto& source : all) source->tick(now);
-  retry_all();
+  next_tick_ = TimePoint::max();
+  for (const auto& source : all) wake_at(source->tick(now));
+}
+
+void EventLoop::wake_at(TimePoint when) {
+  TimePoint before = next_tick_.load();
+  while (when < before)
+    if (next_tick_.compare_exchange_weak(before, when)) {
+      if (!on_loop()) post([] {});  // it may be asleep until a later time
+      return;
+    }
+}
+
+int EventLoop::wait_milliseconds() const {
+  const TimePoint next = next_tick_.load();
+  if (next == TimePoint::max()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - steady_now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
 }
 
 void EventLoop::retry_all() {
@@ -138,14 +153,14 @@ void EventLoop::retry_all() {
   while (!waiting.empty()) {
     const auto source = std::move(waiting.front());
     waiting.pop_front();
-    if (!source->retry()) break;  // it has asked again, and stays first
+    if (!source->retry()) break;  // it called retry_later() and stays first
   }
   to_retry_.insert(to_retry_.end(), waiting.begin(), waiting.end());
 }
 
 void EventLoop::flush_all() {
   for (std::size_t i = 0; i < to_flush_.size(); ++i) {
-    const auto source = to_flush_[i];  // flushing may ask for more
+    const auto source = std::move(to_flush_[i]);  // flush() may append further ones
     source->flush();
   }
   to_flush_.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread that waits for many file descriptors. Internal to the transports.
+// One thread that waits for events of many file descriptors (epoll). Internal to the transports.
 #pragma once
 
 #include <tutti/base.h>
@@ -9,50 +9,60 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
+
 namespace tutti::net {
 
-// Something with a file descriptor. All calls come from the loop's thread.
-class Source {
+// A file descriptor with its event handlers. All of them are called on the loop's thread.
+class EventSource {
  public:
-  virtual ~Source() = default;
-  virtual void ready(std::uint32_t events) = 0;  // EPOLLIN, ...
-  virtual void tick(TimePoint) {}                // about every 100 ms
-  virtual void flush() {}                        // asked for by flush_later()
-  virtual bool retry() { return true; }          // asked for by retry_later(); false: still no room
-  virtual void stopped() {}                      // the loop is about to end
+  virtual ~EventSource() = default;
+  virtual void ready(std::uint32_t events) = 0;  // bits as of epoll_wait(2)
+  // After wake_at(). Returns when it must be called again; TimePoint::max(): never.
+  virtual TimePoint tick(TimePoint /*now*/) { return TimePoint::max(); }
+  virtual void flush() {}                // after flush_later()
+  virtual bool retry() { return true; }  // after retry_later(); false: there is still no memory
+  virtual void stopped() {}              // the loop ends, or epoll refused the descriptor
+
+ private:
+  friend class EventLoop;
+  bool added_ = false;  // used by the loop's thread only
 };
 
+// Methods are for the loop's thread only, unless they say otherwise.
 class EventLoop {
  public:
   static Result<std::shared_ptr<EventLoop>> create();
   ~EventLoop();  // after stop()
 
-  // Ends the thread; sources are forgotten. Not from the loop's own thread.
+  // Ends the thread and releases all sources. From any thread but the loop's own.
   void stop();
 
   bool on_loop() const { return std::this_thread::get_id() == thread_.get_id(); }
 
-  // From any thread. Runs on the loop's thread; dropped after stop().
+  // Runs the task on the loop's thread. After stop() tasks are dropped. From any thread.
   void post(std::function<void()> task);
 
-  // Keeps the source alive until remove(). The rest is for the loop's own thread, but modify() is for any.
-  void add(int file, std::uint32_t events, std::shared_ptr<Source> source);
-  void modify(int file, std::uint32_t events, Source* source);
-  void remove(int file, Source* source);
+  // The loop keeps the source alive until remove(). modify() may be called from any thread.
+  void add(int file, std::uint32_t events, const std::shared_ptr<EventSource>& source);
+  void modify(int file, std::uint32_t events, EventSource* source);
+  void remove(int file, EventSource* source);
 
-  // source->flush() once the events at hand have been handled: many small sends become one. Loop's thread only.
-  void flush_later(std::shared_ptr<Source> source) { to_flush_.push_back(std::move(source)); }
+  // Calls source->flush() after the present events have been handled, so that many small sends become one.
+  void flush_later(std::shared_ptr<EventSource> source) { to_flush_.push_back(std::move(source)); }
 
-  // source->retry() when retry_all() is posted, or at the next tick; first come, first served. Loop's thread only.
-  void retry_later(std::shared_ptr<Source> source) { to_retry_.push_back(std::move(source)); }
+  // Calls tick() of all sources at this time of steady_now(), or earlier. From any thread.
+  void wake_at(TimePoint when);
+
+  // retry_all() calls retry() of these sources in order, until one returns false.
+  void retry_later(std::shared_ptr<EventSource> source) { to_retry_.push_back(std::move(source)); }
   void retry_all();
 
-  // Memory to receive into, shared by all sources, for the duration of one ready().
+  // Memory to receive into, shared by all sources. Valid during one ready().
   static constexpr std::size_t kScratch = 16 << 10;
   std::byte* scratch() { return scratch_.get(); }
 
@@ -60,6 +70,7 @@ class EventLoop {
   EventLoop() = default;
   void run();
   void run_tasks();
+  int wait_milliseconds() const;
   void tick_all(TimePoint now);
   void flush_all();
 
@@ -67,14 +78,15 @@ class EventLoop {
   int wakeup_ = -1;
   std::thread thread_;
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;
-  std::vector<std::function<void()>> tasks_;
-  bool stopped_ = false;  // tasks are dropped
+  std::atomic<TimePoint> next_tick_{TimePoint::max()};
+  Mutex mutex_;
+  std::vector<std::function<void()>> tasks_ TUTTI_GUARDED_BY(mutex_);
+  bool stopped_ TUTTI_GUARDED_BY(mutex_) = false;  // tasks are dropped
   // The loop's thread only:
-  std::unordered_map<Source*, std::shared_ptr<Source>> sources_;
-  std::vector<std::shared_ptr<Source>> removed_;  // kept until the events at hand are done: they may name them
-  std::vector<std::shared_ptr<Source>> to_flush_;
-  std::deque<std::shared_ptr<Source>> to_retry_;
+  std::unordered_map<EventSource*, std::shared_ptr<EventSource>> sources_;
+  std::vector<std::shared_ptr<EventSource>> removed_;  // until the present events, which may refer to them, are handled
+  std::vector<std::shared_ptr<EventSource>> to_flush_;
+  std::deque<std::shared_ptr<EventSource>> to_retry_;
   std::unique_ptr<std::byte[]> scratch_ = std::make_unique<std::byte[]>(kScratch);
 };
 

@@ -2,13 +2,30 @@
 #include "net/frame_reader.h"
 
 #include <fmt/format.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cassert>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
 namespace tutti::net {
+
+namespace {
+
+// False: the memory cannot be written. Asks the kernel to copy, because memcpy would end the process then.
+bool copy_to_caller(std::byte* memory, std::span<const std::byte> bytes) {
+  const iovec from{const_cast<std::byte*>(bytes.data()), bytes.size()}, to{memory, bytes.size()};
+  const auto copied = ::process_vm_writev(::getpid(), &from, 1, &to, 1, 0);
+  if (copied == static_cast<ssize_t>(bytes.size())) return true;
+  if (copied >= 0 || errno == EFAULT) return false;
+  std::memcpy(memory, bytes.data(), bytes.size());  // the call is not allowed here
+  return true;
+}
+
+}  // namespace
 
 Result<std::size_t> FrameReader::consume(std::span<const std::byte> bytes) {
   std::size_t used = 0;
@@ -31,7 +48,7 @@ Result<std::size_t> FrameReader::consume_header(std::span<const std::byte> bytes
   auto header = wire::decode_header(header_bytes_);
   if (!header) return Failure(header.error());
   if (header->body_length > most_body_) {
-    return fail(ErrorCode::kProtocol, fmt::format("a body of {} bytes is over the limit of {} at this point",
+    return fail(ErrorCode::kProtocol, fmt::format("a body of {} bytes is over the limit of {} for this connection",
                                                   header->body_length, most_body_));
   }
   message_.header = *header;
@@ -58,34 +75,49 @@ Result<std::size_t> FrameReader::consume_payload(std::span<const std::byte> byte
   std::size_t used = 0;
   for (std::size_t i = first_part_; i < parts_.size() && used < bytes.size(); ++i) {
     const auto count = std::min(bytes.size() - used, parts_[i].size());
-    std::memcpy(parts_[i].data(), bytes.data() + used, count);
+    if (lent_ && !copy_to_caller(parts_[i].data(), bytes.subspan(used, count))) {
+      drop_payload();
+      return consume_payload(bytes);
+    }
+    if (!lent_) std::memcpy(parts_[i].data(), bytes.data() + used, count);
     used += count;
   }
   if (auto fine = filled(used); !fine) return Failure(fine.error());
   return used;
 }
 
-Result<void> FrameReader::admit(Buffer buffer, std::vector<std::span<std::byte>> parts) {
+Result<void> FrameReader::admit(Buffer buffer, ReceiveMemory parts) {
   assert(state_ == State::kAdmission);
+  if (message_.header.payload_length == 0) return finish_payload();
   message_.payload = std::move(buffer);
   parts_ = std::move(parts);
-  if (!message_.payload.empty()) parts_ = {message_.payload.span()};
-  whole_ = message_.header.has_payload_checksum ? parts_ : std::vector<std::span<std::byte>>{};
+  lent_ = message_.payload.empty();
+  if (!lent_) parts_ = {message_.payload.span()};
+  whole_ = message_.header.has_payload_checksum ? parts_ : ReceiveMemory{};
   first_part_ = 0;
   have_ = 0;
   state_ = State::kPayload;
-  return message_.header.payload_length == 0 ? finish_payload() : Result<void>{};
+  return {};
 }
 
 void FrameReader::admit(Buffer buffer, PagePipe pages) {
   assert(!message_.header.has_payload_checksum && message_.header.payload_length > 0);
-  (void)admit(std::move(buffer), std::vector<std::span<std::byte>>{});
+  (void)admit(std::move(buffer), ReceiveMemory{});
   message_.pages = std::move(pages);
   pages_open_ = true;
 }
 
+void FrameReader::drop_payload() {
+  message_.unwritable = true;
+  lent_ = false;
+  whole_.clear();
+  dropped_.resize(missing());
+  parts_ = {std::span(dropped_)};
+  first_part_ = 0;
+}
+
 Result<void> FrameReader::taken(std::size_t count) {
-  if (message_.pages.size() == count) message_.pages_at = have_;  // the first ones
+  if (message_.pages.size() == count) message_.pages_at = have_;  // the first bytes in the pipe
   return filled(count);
 }
 
@@ -119,7 +151,7 @@ Result<void> FrameReader::filled(std::size_t count) {
 
 Result<void> FrameReader::finish_payload() {
   state_ = State::kComplete;
-  if (!message_.header.has_payload_checksum) return {};
+  if (!message_.header.has_payload_checksum || message_.unwritable) return {};
   const std::vector<std::span<const std::byte>> parts(whole_.begin(), whole_.end());
   return wire::check_payload(message_.header, parts);
 }
@@ -131,7 +163,11 @@ Incoming FrameReader::take() {
   pages_open_ = false;
   parts_.clear();
   whole_.clear();
-  return std::exchange(message_, Incoming{});
+  Incoming whole = std::move(message_);
+  message_.pages_at = 0;
+  message_.unwritable = false;
+  dropped_ = {};
+  return whole;
 }
 
 }  // namespace tutti::net

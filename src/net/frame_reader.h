@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts frames together from a stream of bytes. No sockets, no threads.
+// Assembles frames from a stream of bytes. No sockets, no threads.
 //
 //   while (!bytes.empty()) {
-//     auto used = reader.consume(bytes);             // stops where a decision is due
-//     if (!used) ...;                                // the stream cannot be trusted any more
+//     auto used = reader.consume(bytes);             // stops before the payload and after each frame
+//     if (!used) ...;                                // protocol error: close the connection
 //     bytes = bytes.subspan(*used);
 //     if (reader.state() == kAdmission) reader.admit(memory for the payload);
 //     if (reader.state() == kComplete) handle(reader.take());
@@ -19,14 +19,15 @@
 
 namespace tutti::net {
 
+// Not thread-safe.
 class FrameReader {
  public:
   enum class State {
-    kHeader,     // wants bytes of a header
-    kBody,       // wants bytes of a body
-    kAdmission,  // header and body are there and correct: admit() says where the payload goes
-    kPayload,    // wants bytes of a payload: through consume(), or straight into room()
-    kComplete,   // take() the frame
+    kHeader,     // expects bytes of a header
+    kBody,       // expects bytes of a body
+    kAdmission,  // header and body are complete and correct: call admit() with memory for the payload
+    kPayload,    // expects bytes of a payload: through consume(), or received directly into room()
+    kComplete,   // the frame is complete: call take()
   };
 
   // Bodies longer than this are a protocol error.
@@ -36,28 +37,31 @@ class FrameReader {
   const wire::Header& header() const { return message_.header; }
   std::span<const std::byte> body() const { return message_.body; }
 
-  // Takes bytes until there are none, or the state is kAdmission or kComplete; returns how many. kProtocol.
+  // Consumes bytes until all are used or the state is kAdmission or kComplete. Returns the number used, or kProtocol.
   Result<std::size_t> consume(std::span<const std::byte> bytes);
 
-  // In kAdmission. The payload goes into `buffer` or over `parts`, header().payload_length bytes together.
-  Result<void> admit(Buffer buffer, std::vector<std::span<std::byte>> parts);
-  // Or as much of it as there is room for into pages, the rest into `buffer`, which has room for all of it.
+  // In kAdmission. The payload is stored in `buffer`, or in `parts` if that is empty; header().payload_length bytes.
+  Result<void> admit(Buffer buffer, ReceiveMemory parts);
+  // In kAdmission. The payload is stored in `pages` as far as they have room, the rest in `buffer`. The buffer has room
+  // for all of it.
   void admit(Buffer buffer, PagePipe pages);
 
-  // In kPayload: where the payload's next bytes belong, and that `count` of them have been put there.
+  // In kPayload: room() returns memory for the next bytes; call filled() after `count` of them were stored there.
   std::size_t room(std::span<iovec> into) const;
   Result<void> filled(std::size_t count);
-  // In kPayload: pages for its next bytes, and that `count` of them are there, or that there is no more room. Nullptr:
-  // they go elsewhere, as the header's lead does.
+  // In kPayload: memory of the caller cannot be written. The rest of the payload is received and dropped.
+  void drop_payload();
+  // In kPayload: the pipe for the next bytes, or nullptr if they must be stored in room(), as the header's lead is.
+  // Call taken() after `count` bytes were added to the pipe, or pages_full() if it has no more room.
   PagePipe* pages() { return pages_open_ && have_ >= message_.header.lead ? &message_.pages : nullptr; }
   Result<void> taken(std::size_t count);
   void pages_full() { pages_open_ = false; }
-  // In kPayload: bytes still to come.
+  // In kPayload: bytes of the payload that were not received yet.
   std::size_t missing() const { return message_.header.payload_length - have_; }
-  // Bytes that can be asked for without touching pages of this frame's payload.
+  // How many bytes can be received before the first byte that belongs into pages.
   std::size_t up_to_pages() const;
 
-  // In kComplete; back to kHeader.
+  // In kComplete: the frame. The state is kHeader afterwards.
   Incoming take();
 
  private:
@@ -69,11 +73,13 @@ class FrameReader {
   State state_ = State::kHeader;
   std::uint32_t most_body_ = wire::kMaxBody;
   wire::HeaderBytes header_bytes_{};
-  std::size_t have_ = 0;  // bytes of the current section
+  std::size_t have_ = 0;  // bytes of the header or payload received so far
   bool pages_open_ = false;
   Incoming message_;
-  std::vector<std::span<std::byte>> parts_;  // of the payload, what is still to be filled
-  std::vector<std::span<std::byte>> whole_;  // all of it, for the checksum
+  ReceiveMemory parts_;  // memory of the payload that is not filled yet
+  ReceiveMemory whole_;  // all memory of the payload, for the checksum
+  bool lent_ = false;    // parts_ is memory of the caller
+  std::vector<std::byte> dropped_;
   std::size_t first_part_ = 0;
 };
 

@@ -18,7 +18,6 @@ namespace tutti::net {
 
 namespace {
 
-// Talks to munged at its usual socket, or at the one TUTTI_MUNGE_SOCKET names.
 class Context {
  public:
   Context() {
@@ -38,7 +37,7 @@ class Context {
   munge_ctx_t context_ = nullptr;
 };
 
-// MUNGE vouches for uid and gid; the other groups are the node's own idea of that user.
+// MUNGE authenticates uid and gid. The other groups are looked up on this machine.
 void add_groups(wire::Identity& identity) {
   char text[4096];
   passwd entry{};
@@ -50,13 +49,13 @@ void add_groups(wire::Identity& identity) {
   identity.groups.assign(groups, groups + count);
 }
 
-}  // namespace
+class MungeService final : public CredentialService {
+ public:
+  Result<std::string> make(const wire::Digest& content) override;
+  Result<wire::Identity> verify(const std::string& credential, const wire::Digest& content) override;
+};
 
-bool munge_available() {
-  return true;
-}
-
-Result<std::string> make_credential(const wire::Digest& content) {
+Result<std::string> MungeService::make(const wire::Digest& content) {
   const Context context;
   char* credential = nullptr;
   const auto error = ::munge_encode(&credential, context.get(), content.data(), static_cast<int>(content.size()));
@@ -68,7 +67,7 @@ Result<std::string> make_credential(const wire::Digest& content) {
   return text;
 }
 
-Result<wire::Identity> verify_credential(const std::string& credential, const wire::Digest& content) {
+Result<wire::Identity> MungeService::verify(const std::string& credential, const wire::Digest& content) {
   const Context context;
   void* payload = nullptr;
   int size = 0;
@@ -79,26 +78,42 @@ Result<wire::Identity> verify_credential(const std::string& credential, const wi
                     std::memcmp(payload, content.data(), content.size()) == 0;
   std::free(payload);
   if (error != EMUNGE_SUCCESS) return fail(ErrorCode::kDenied, fmt::format("munge: {}", ::munge_strerror(error)));
-  if (!same) return fail(ErrorCode::kDenied, "munge: the credential belongs to another conversation");
+  if (!same) return fail(ErrorCode::kDenied, "munge: the credential belongs to another handshake");
   wire::Identity identity{.uid = uid, .gid = gid};
   add_groups(identity);
   return identity;
 }
 
+}  // namespace
+
+bool munge_available() {
+  return true;
+}
+
 #else
+
+namespace {
+
+class MungeService final : public CredentialService {
+ public:
+  Result<std::string> make(const wire::Digest&) override { return Failure(missing()); }
+  Result<wire::Identity> verify(const std::string&, const wire::Digest&) override { return Failure(missing()); }
+
+ private:
+  static Error missing() { return {ErrorCode::kInvalid, "built without MUNGE (install libmunge-dev and build again)"}; }
+};
+
+}  // namespace
 
 bool munge_available() {
   return false;
 }
 
-Result<std::string> make_credential(const wire::Digest&) {
-  return fail(ErrorCode::kInvalid, "built without MUNGE (install libmunge-dev and build again)");
-}
-
-Result<wire::Identity> verify_credential(const std::string&, const wire::Digest&) {
-  return fail(ErrorCode::kInvalid, "built without MUNGE (install libmunge-dev and build again)");
-}
-
 #endif
+
+const std::shared_ptr<CredentialService>& munge_service() {
+  static const std::shared_ptr<CredentialService> service = std::make_shared<MungeService>();
+  return service;
+}
 
 }  // namespace tutti::net

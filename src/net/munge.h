@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// MUNGE credentials, where libmunge was there at build time; else kInvalid.
+// MUNGE credentials. Without libmunge at build time all calls fail with kInvalid.
 #pragma once
 
-#include <string>
+#include <memory>
 
 #include "net/transport.h"
 
@@ -10,10 +10,7 @@ namespace tutti::net {
 
 bool munge_available();
 
-// A credential of this process's user that vouches for `content`.
-Result<std::string> make_credential(const wire::Digest& content);
-
-// Whose credential it is; kDenied if it is forged, expired, replayed or vouches for something else.
-Result<wire::Identity> verify_credential(const std::string& credential, const wire::Digest& content);
+// Uses the socket of munged in TUTTI_MUNGE_SOCKET, else its default socket. Groups are looked up on this machine.
+const std::shared_ptr<CredentialService>& munge_service();
 
 }  // namespace tutti::net

@@ -49,7 +49,7 @@ Result<Addresses> resolve(const Endpoint& endpoint, bool passive) {
   return Addresses(found, &::freeaddrinfo);
 }
 
-// Milliseconds for poll(); 0 once it has passed.
+// Milliseconds until the deadline, for poll(); 0 if it has passed.
 int left(TimePoint deadline) {
   const auto rest = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(rest, 0, 1 << 30));
@@ -79,7 +79,7 @@ Result<Socket> connect_address(const Endpoint& endpoint, const sockaddr* address
       if (error != 0) return failed(what, error, ErrorCode::kUnreachable);
       break;
     }
-    // A Unix socket whose queue is full.
+    // The queue of the listening Unix socket is full.
     if (errno == EAGAIN && steady_now() < deadline) {
       ::poll(nullptr, 0, 10);
       continue;
@@ -102,7 +102,7 @@ Result<Socket> listen_unix(const Endpoint& endpoint) {
   if (::bind(socket.file(), generic, sizeof address) != 0 || ::listen(socket.file(), 1024) != 0) {
     return failed("cannot listen on " + to_text(endpoint), errno);
   }
-  ::chmod(address.sun_path, 0666);  // everybody may connect: each is served with his own rights
+  ::chmod(address.sun_path, 0666);  // all users may connect; each is served with its own rights
   return socket;
 }
 
@@ -185,7 +185,14 @@ void tune(int socket) {
   int domain = 0;
   socklen_t length = sizeof domain;
   ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &length);
-  if (domain != AF_UNIX) return;  // TCP finds its own size
+  if (domain != AF_UNIX) {                                            // TCP tunes its own buffers
+    const int patience = 30000, idle = 15, interval = 5, probes = 3;  // milliseconds; seconds
+    ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+    ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    return;
+  }
   const int size = 1 << 20;
   if (::setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size) != 0) {
     ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
@@ -244,7 +251,7 @@ Result<Frame> receive_frame(int socket, TimePoint deadline) {
   auto header = wire::decode_header(bytes);
   if (!header) return Failure(header.error());
   if (header->body_length > kMaxHandshakeBody || header->payload_length > 0) {
-    return fail(ErrorCode::kProtocol, "an oversized message during the handshake");
+    return fail(ErrorCode::kProtocol, "a message of the handshake is too large");
   }
   Frame frame{*header, std::vector<std::byte>(header->body_length)};
   if (auto got = receive_exactly(socket, frame.body, deadline); !got) return Failure(got.error());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system's sockets, as far as the transports need them. Internal.
+// System calls for sockets. Internal to the transports.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace tutti::net {
 
-// A file descriptor that closes itself.
+// Owns a file descriptor.
 class Socket {
  public:
   explicit Socket(int file = -1) : file_(file) {}
@@ -24,16 +24,16 @@ class Socket {
   int file_;
 };
 
-// Unix and TCP endpoints only. The endpoint gets the port that was chosen.
+// For Unix and TCP endpoints. Port 0 in the endpoint is replaced by the port that was chosen.
 Result<Socket> listen_on(Endpoint& endpoint);
-// Connected and non-blocking.
+// The socket is connected and non-blocking. `deadline` on steady_now().
 Result<Socket> connect_to(const Endpoint& endpoint, TimePoint deadline);
 Result<std::pair<Socket, Socket>> socket_pair();
 
-// Larger buffers, no delays.
+// Sets large buffers and TCP_NODELAY.
 void tune(int socket);
 
-// Who is at the other end of a Unix socket.
+// The user at the other end of a Unix socket; nothing for TCP.
 std::optional<wire::Identity> peer_identity(int socket);
 std::string peer_address(int socket);
 
@@ -41,7 +41,7 @@ struct Frame {
   wire::Header header;
   std::vector<std::byte> body;
 };
-// One whole frame without payload, before the socket belongs to a loop. `deadline` by steady_now().
+// Send or receive one frame without payload, before the socket is added to a loop. `deadline` on steady_now().
 Result<void> send_frame(int socket, std::span<const std::byte> frame, TimePoint deadline);
 Result<Frame> receive_frame(int socket, TimePoint deadline);
 

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection over any stream socket. Internal to the transports.
+// A connection over a stream socket of any kind. Internal to the transports.
 #pragma once
+
+#include <sys/epoll.h>
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
-#include <unordered_map>
-#include <unordered_set>
+#include <vector>
 
+#include "base/mutex.h"
+#include "net/admission.h"
 #include "net/event_loop.h"
 #include "net/frame_reader.h"
 #include "net/handshake.h"
@@ -22,119 +24,145 @@ namespace tutti::net {
 
 class StreamConnection;
 
-// What the connections of one listener share.
+// Shared by the connections of one listener. Thread-safe.
 struct ListenerState {
   ListenOptions options;
   Handler* handler = nullptr;
-  std::function<void()> retry;                  // wakes connections that wait for memory
-  std::atomic<std::int64_t> request_memory{0};  // of requests under way, payloads aside
-  std::atomic<bool> starved{false};             // somebody waits for request memory
+  std::function<void()> retry;                  // makes connections retry that wait for memory
+  std::atomic<std::int64_t> request_memory{0};  // bytes of requests in flight, without payloads
+  std::atomic<bool> waiting_for_memory{false};  // a connection waits for request memory
   std::atomic<std::size_t> connections{0};      // authenticated
 
   void remember(StreamConnection* key, const std::weak_ptr<StreamConnection>& connection);
+  // Counts a connection of this user (nothing: not authenticated yet). False: it has too many.
+  bool add_user(std::optional<std::uint32_t> user);
+  void remove_user(std::optional<std::uint32_t> user);
   void forget(StreamConnection* key);
-  bool has_unsent();  // one of the connections has something to send
+  bool has_unsent();  // a connection has frames that are not sent yet
 
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable all_closed;
-  std::map<StreamConnection*, std::weak_ptr<StreamConnection>> open;  // authenticated or not
+  std::map<StreamConnection*, std::weak_ptr<StreamConnection>> open TUTTI_GUARDED_BY(mutex);  // authenticated or not
+  std::map<std::optional<std::uint32_t>, std::size_t> users
+      TUTTI_GUARDED_BY(mutex);  // connections by user; nothing: not authenticated
 };
 
-// Two locks: `receiving_` is held by whoever receives and calls the handler, the loop's thread or one in await_reply();
-// `mutex_` guards what senders and receivers share. `receiving_` comes first where both are needed.
-class StreamConnection final : public Connection, public Source, public std::enable_shared_from_this<StreamConnection> {
+// Two locks: `receiving_` is held by the thread that receives and calls the handler, which is the loop's thread or one
+// in await_reply(). `mutex_` guards what senders and receivers share. Lock order: `receiving_`, then `mutex_`.
+class StreamConnection final : public Connection,
+                               public EventSource,
+                               public std::enable_shared_from_this<StreamConnection> {
  public:
-  // The node's side of a new socket, before the handshake. `known`: who the kernel says it is.
-  static std::shared_ptr<StreamConnection> accepted(std::shared_ptr<EventLoop> loop, int socket,
-                                                    std::shared_ptr<ListenerState> listener, std::string address,
-                                                    std::optional<wire::Identity> known);
+  // The node's side of a new socket, before the handshake. Owns the socket. `known`: the user, as the kernel reports
+  // it.
+  static std::shared_ptr<StreamConnection> accepted(
+      std::shared_ptr<EventLoop> loop, int socket, std::shared_ptr<ListenerState> listener, std::string address,
+      std::optional<wire::Identity> known) TUTTI_UNCHECKED;  // not shared yet
 
   struct Established {
-    wire::Welcome welcome;
-    TimePoint welcomed;  // by steady_now(), when the Welcome was there
+    bool watch = false;                            // as in ConnectOptions
+    std::unique_ptr<const wire::Welcome> welcome;  // the client's side only
     Peer peer;
     std::shared_ptr<BufferPool> pool;
   };
-  // The client's side, after it.
+  // The client's side, after the handshake. Owns the socket.
   static std::shared_ptr<StreamConnection> connected(std::shared_ptr<EventLoop> loop, int socket, Handler& handler,
-                                                     Established established);
+                                                     Established established) TUTTI_UNCHECKED;  // not shared yet
 
   ~StreamConnection() override;
 
-  // Hands itself over to the loop.
+  // Adds the connection to the loop.
   void start();
 
   void send(Outgoing message) override;
   void close(const Error& why) override;
   void await_reply(std::uint64_t tag, const std::function<bool()>& wanted) override;
+  bool set_credit(std::uint64_t bytes) override {
+    Lock lock(mutex_);
+    return admission_.set_credit(bytes);
+  }
   const Peer& peer() const override { return established_.peer; }
-  const wire::Welcome& welcome() const override { return established_.welcome; }
-  TimePoint node_time(TimePoint here) const override;
+  const wire::Welcome& welcome() const override { return *established_.welcome; }
   bool has_unsent();
+  void abandon_after_fork() override;
 
   void ready(std::uint32_t events) override;
-  void tick(TimePoint now) override;
+  TimePoint tick(TimePoint now) override;
   void flush() override;
   bool retry() override;
   void stopped() override;
 
  private:
-  // What a request takes from the node until its reply is sent.
-  struct Charge {
-    std::uint64_t bytes = 0;  // payload that came plus payload that will go
-    std::int64_t memory = 0;  // everything else
-    bool counted = false;
-  };
-  struct Sending {
+  struct QueuedMessage {
     Outgoing message;
-    std::size_t size = 0;  // of frame and payload
+    std::size_t size = 0;  // bytes of frame and payload
     std::size_t sent = 0;
-    bool lend = false;     // what is borrowed goes by reference, through `pages`
-    std::size_t lead = 0;  // but for so much of it, up to the first boundary of pages
-    bool has_pages() const { return lend || message.pages.size() > 0; }
+    bool by_reference = false;  // borrowed memory is sent by reference, through message.pages
+    std::size_t lead = 0;       // bytes of it that are copied: those before the first page boundary
+    bool has_pages() const { return by_reference || message.pages.size() > 0; }
     std::size_t pages_begin() const { return message.frame.size() + lead; }
     bool pages_are_next() const { return has_pages() && sent >= pages_begin(); }
-    void fill_pages();
-    Charge charge;
+    bool fill_pages();               // false: the message is sent without pages
+    std::optional<Charge> charge{};  // of the request that this reply answers
   };
-  // Why nothing is read from the socket right now.
-  enum class Parking {
+  // Why the connection does not read from its socket.
+  enum class Pause {
     kNone,
-    kForReplies,  // the client has as much under way as it may
-    kForMemory,   // the node has
-    kResuming,    // a reply went out; resume() is on its way
+    kForReplies,  // the client has reached its limits
+    kForMemory,   // the node has no memory
+    kResuming,    // a reply was sent; resume() is posted to the loop
+    kVerifying,   // the peer's credential is checked on another thread
   };
   enum class Stage { kHandshake, kOpen, kEnding, kEnded };
 
   StreamConnection(std::shared_ptr<EventLoop> loop, int socket, Handler& handler);
 
+  static constexpr std::size_t kParts = 64;  // iovecs in one sendmsg or recvmsg
+  static constexpr std::uint32_t kRead = EPOLLIN | EPOLLRDHUP;
+
+  bool sends_by_reference() const { return established_.welcome && established_.welcome->by_reference; }
   bool node_side() const { return listener_ != nullptr; }
-  void receive(std::span<std::byte> scratch);
-  enum class Received { kMore, kNothing, kOver };
-  Received receive_bytes(std::span<std::byte> scratch);
-  Received receive_pages(PagePipe& pages);
-  PagePipe pages_for(const wire::Header& header) const;
-  bool process(std::span<const std::byte> bytes);
-  bool admit();
-  bool admit_request(Charge& charge);
-  bool wait_for_memory();
-  void deliver();
-  void hand_over(Incoming message);
-  bool begin_awaiting();
+  void receive(std::span<std::byte> scratch, bool ended) TUTTI_REQUIRES(receiving_);
+  enum class Received {
+    kMore,  // there may be more to receive
+    kAll,   // everything that has arrived was received
+    kStop,  // stop receiving: nothing has arrived, the connection is paused, or it is closed
+  };
+  Received receive_bytes(std::span<std::byte> scratch) TUTTI_REQUIRES(receiving_);
+  Received receive_pages(PagePipe& pages) TUTTI_REQUIRES(receiving_);
+  bool process(std::span<const std::byte> bytes) TUTTI_REQUIRES(receiving_);
+  bool admit() TUTTI_REQUIRES(receiving_);
+  bool exceeds_credit(const wire::Header& header) TUTTI_REQUIRES(receiving_);
+  bool find_memory(const wire::Header& header, Buffer& buffer, ReceiveMemory& parts) TUTTI_REQUIRES(receiving_);
+  Result<void> check_kind(const wire::Header& header, bool request) const;
+  bool admit_request(const wire::Header& header) TUTTI_REQUIRES(receiving_);
+  bool wait_for_memory() TUTTI_REQUIRES(receiving_);
+  void deliver() TUTTI_REQUIRES(receiving_);
+  void deliver_on_loop(Incoming message) TUTTI_REQUIRES(mutex_);
+  bool begin_awaiting(std::uint64_t tag);
   bool still_awaiting(std::uint64_t tag);
-  void end_awaiting();
-  void shake_hands(const Incoming& message);
-  void violated(const Error& why);
-  void park(std::span<const std::byte> rest);
+  ssize_t receive_awaited(std::span<std::byte> scratch);
+  void refuse(const Error& why) TUTTI_REQUIRES(receiving_);
+  void continue_handshake(Incoming message) TUTTI_REQUIRES(receiving_);
+  void verify(Incoming message) TUTTI_REQUIRES(receiving_);
+  void take_step(NodeHandshake::Step step) TUTTI_REQUIRES(receiving_);
+  void close_for_violation(const Error& why);
+  bool is_paused();
+  void pause(std::span<const std::byte> rest) TUTTI_REQUIRES(receiving_);
   void resume();
 
-  void enqueue(Outgoing message);
-  void drain(std::unique_lock<std::mutex>& lock);
-  std::size_t gather(std::span<iovec> parts);
-  ssize_t send_next(std::unique_lock<std::mutex>& lock);
-  void mark_sent(std::size_t count);
-  void release(const Charge& charge);
-  void update_interest();
+  void enqueue(Outgoing&& message) TUTTI_REQUIRES(mutex_);
+  void drain(Lock& lock) TUTTI_REQUIRES(mutex_);
+  std::size_t collect_parts(std::span<iovec> parts, bool one) TUTTI_REQUIRES(mutex_);
+  ssize_t send_next(Lock& lock, bool one) TUTTI_REQUIRES(mutex_) TUTTI_UNCHECKED;  // unlocks while it sends
+  void not_accepted(int error) TUTTI_REQUIRES(mutex_);
+  void drop_unsendable() TUTTI_REQUIRES(mutex_);
+  void report_unsendable() TUTTI_REQUIRES(receiving_);
+  bool may_be_answered(std::uint64_t tag) const TUTTI_REQUIRES(mutex_);
+  void mark_sent(std::size_t count) TUTTI_REQUIRES(mutex_);
+  void release(const Charge& charge) TUTTI_REQUIRES(mutex_);
+  void update_interest() TUTTI_REQUIRES(mutex_);
+  void begin_end(const Error& why) TUTTI_REQUIRES(mutex_);
   void end();
   void finish(const Error& why);
 
@@ -143,30 +171,37 @@ class StreamConnection final : public Connection, public Source, public std::ena
   Handler& handler_;
   std::shared_ptr<ListenerState> listener_;  // the node's side only
   Established established_;
-  std::optional<NodeHandshake> handshake_;
+  std::unique_ptr<NodeHandshake> handshake_;
+  std::optional<std::uint32_t> user_;  // under which the listener counts this connection
   TimePoint opened_ = steady_now();
 
-  std::mutex receiving_;
-  FrameReader reader_;
-  std::vector<std::byte> pending_;  // received, but not processed: parked
-  bool after_pages_ = false;        // the last frame had pages: those of the next one are to stay whole
-  bool reported_ = false;           // the handler knows of this connection
-  bool accounted_ = false;          // counted among the listener's authenticated connections
+  Mutex receiving_;
+  FrameReader reader_ TUTTI_GUARDED_BY(receiving_);
+  std::vector<std::byte> pending_ TUTTI_GUARDED_BY(receiving_);  // received, but not processed because of a pause
+  TimePoint payload_by_ TUTTI_GUARDED_BY(receiving_) = TimePoint::max();  // the node's side: when it must have arrived
+  bool after_pages_ TUTTI_GUARDED_BY(receiving_) =
+      false;  // the last frame had pages: do not receive the next one's pages as bytes
+  bool reported_ TUTTI_GUARDED_BY(receiving_) = false;  // the handler knows this connection, so closed() must be called
+  bool accounted_ TUTTI_GUARDED_BY(receiving_) = false;  // counted among the listener's authenticated connections
 
-  std::mutex mutex_;
-  std::condition_variable idle_;  // nobody is in sendmsg any more
-  Stage stage_ = Stage::kHandshake;
-  Error why_;
-  std::deque<Sending> queue_;
-  bool sending_ = false;     // somebody is in sendmsg; the others only enqueue
-  bool want_write_ = false;  // the socket is full
-  Parking parking_ = Parking::kNone;
-  std::unordered_set<std::uint64_t> awaited_;  // replies whose threads wait in await_reply(), or have been there
-  std::thread::id awaiting_;                   // one of them, which receives instead of the loop
-  std::size_t handed_over_ = 0;                // messages that the loop is to deliver
-  TimePoint progress_{};                       // of sending
-  std::unordered_map<std::uint64_t, Charge> charges_;  // by tag
-  std::uint64_t charged_bytes_ = 0;
+  Mutex mutex_;
+  std::condition_variable idle_;                  // no thread is in sendmsg
+  std::atomic<Stage> stage_ = Stage::kHandshake;  // changed only under the mutex
+  Error why_ TUTTI_GUARDED_BY(mutex_);
+  std::list<QueuedMessage> queue_ TUTTI_GUARDED_BY(mutex_);
+  bool sending_ TUTTI_GUARDED_BY(mutex_) = false;      // a thread is in sendmsg; other threads only enqueue
+  bool want_write_ TUTTI_GUARDED_BY(mutex_) = false;   // the socket is full
+  bool flush_later_ TUTTI_GUARDED_BY(mutex_) = false;  // the loop will call flush()
+  std::vector<std::uint64_t> unsendable_ TUTTI_GUARDED_BY(mutex_);  // tags for Handler::unsendable(), not reported yet
+  Pause pause_ TUTTI_GUARDED_BY(mutex_) = Pause::kNone;
+  std::vector<std::uint64_t> awaited_tags_ TUTTI_GUARDED_BY(mutex_);  // for which a thread is or was in await_reply()
+  bool last_reply_was_fast_ = false;                                  // used by the receiving thread only
+  std::thread::id receiving_thread_
+      TUTTI_GUARDED_BY(mutex_);  // the thread in await_reply() that receives instead of the loop
+  std::size_t loop_deliveries_ TUTTI_GUARDED_BY(mutex_) = 0;  // messages that the loop still has to deliver
+  TimePoint progress_ TUTTI_GUARDED_BY(mutex_){};  // since when the socket accepts nothing; TimePoint{}: it does
+  Admission admission_ TUTTI_GUARDED_BY(mutex_);   // the node's side only
+  std::size_t owed_payloads_ TUTTI_GUARDED_BY(mutex_) = 0;  // asked for by wire::Pull, not arrived yet
 };
 
 }  // namespace tutti::net

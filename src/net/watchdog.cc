@@ -8,23 +8,24 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <thread>
+
+#include "base/mutex.h"
 
 namespace tutti::net {
 namespace {
 
-// A timer of the kernel that sends SIGKILL, and a thread that keeps putting it off. The timer runs while the process is
-// stopped, and SIGKILL ends a stopped process without waking it up first.
+// A kernel timer that sends SIGKILL, and a thread that restarts the timer regularly. The timer also runs while the
+// process is stopped, and SIGKILL ends a stopped process without resuming it.
 class TimerWatchdog final : public Watchdog {
  public:
-  TimerWatchdog(timer_t timer, Duration lease) : timer_(timer), lease_(lease) {
+  TimerWatchdog(timer_t timer, Duration fence_time) : timer_(timer), fence_time_(fence_time) {
     renew();
     thread_ = std::thread([this] { run(); });
   }
   ~TimerWatchdog() override {
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       stopping_ = true;
     }
     wakeup_.notify_all();
@@ -34,36 +35,36 @@ class TimerWatchdog final : public Watchdog {
 
  private:
   void renew() {
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(lease_);
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(fence_time_);
     itimerspec when{};
-    when.it_value = {.tv_sec = seconds.count(), .tv_nsec = (lease_ - seconds).count()};
+    when.it_value = {.tv_sec = seconds.count(), .tv_nsec = (fence_time_ - seconds).count()};
     ::timer_settime(timer_, 0, &when, nullptr);
   }
   void run() {
-    std::unique_lock lock(mutex_);
-    while (!wakeup_.wait_for(lock, lease_ / 8, [&] { return stopping_; })) renew();
+    Lock lock(mutex_);
+    while (!wakeup_.wait_for(lock, fence_time_ / 8, [&]() TUTTI_REQUIRES(mutex_) { return stopping_; })) renew();
   }
 
   const timer_t timer_;
-  const Duration lease_;
-  std::mutex mutex_;
+  const Duration fence_time_;
+  Mutex mutex_;
   std::condition_variable wakeup_;
-  bool stopping_ = false;
+  bool stopping_ TUTTI_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Watchdog>> Watchdog::start(Duration lease) {
-  if (lease <= Duration{0}) return fail(ErrorCode::kInvalid, "a watchdog needs a lease of more than 0");
+Result<std::unique_ptr<Watchdog>> Watchdog::start(Duration fence_time) {
+  if (fence_time <= Duration{0}) return fail(ErrorCode::kInvalid, "the fence time of a watchdog must be more than 0");
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
   event.sigev_signo = SIGKILL;
   timer_t timer{};
   if (::timer_create(CLOCK_BOOTTIME, &event, &timer) != 0) {
-    return fail(ErrorCode::kIo, fmt::format("cannot make the watchdog's timer: {}", std::strerror(errno)), errno);
+    return fail(ErrorCode::kIo, fmt::format("cannot create the watchdog's timer: {}", std::strerror(errno)), errno);
   }
-  return std::make_unique<TimerWatchdog>(timer, lease);
+  return std::make_unique<TimerWatchdog>(timer, fence_time);
 }
 
 }  // namespace tutti::net

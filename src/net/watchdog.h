@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that was stopped for long must not go on where it was: others have taken its place.
+// Kills a process that was stopped for too long, because other nodes may have taken over its work.
 #pragma once
 
 #include <tutti/base.h>
@@ -8,13 +8,13 @@
 
 namespace tutti::net {
 
-// While it lives, the kernel kills this process as soon as it has not run for `lease`: stopped by a signal, by a
-// debugger, by a frozen cgroup or by a machine that is too busy. What the process was about to do then never happens.
-// docs/design/fencing.md says what this is good for.
+// While this object exists, the kernel kills the process once it has not run for the fence time: stopped by a signal or
+// a debugger, in a frozen cgroup, or on an overloaded machine. So a delayed system call is never made after that time
+// (docs/design/fencing.md). Thread-safe.
 class Watchdog {
  public:
-  static Result<std::unique_ptr<Watchdog>> start(Duration lease);
-  virtual ~Watchdog() = default;  // called off
+  static Result<std::unique_ptr<Watchdog>> start(Duration fence_time);
+  virtual ~Watchdog() = default;  // ends the supervision
 };
 
 }  // namespace tutti::net

@@ -6,33 +6,39 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
-#include "base/clock.h"
+#include "base/mutex.h"
+#include "net/admission.h"
 #include "net/transport.h"
+#include "wire/codec.h"
 
 namespace tutti::node {
 namespace {
 
-Piece& piece_of(const Request& request) {
-  return *reinterpret_cast<Piece*>(request.id);
+using Kind = ClientRequest::Kind;
+
+Request to_scheduler_request(ClientRequest& request, RequestExtent& extent) {
+  return {.id = extent.id,
+          .file = request.file->id(),
+          .offset = extent.offset,
+          .length = Bytes(extent.length),
+          .target = request.target,
+          .direction = request.direction(),
+          .stamp = request.stamp};
 }
 
-Request request_of(Job& job, Piece& piece) {
-  return {.id = reinterpret_cast<RequestId>(&piece),
-          .file = job.file->id(),
-          .offset = piece.offset,
-          .length = Bytes(piece.length),
-          .target = job.target,
-          .direction = job.direction(),
-          .stamp = job.stamp};
+// Whether a read's data may be sent from the page cache to the socket without a copy into our memory. This is faster
+// for large reads, and possible if no checksum of the data is needed.
+bool may_take_pages(const ClientRequest& request) {
+  return request.kind == Kind::kRead && !request.checksum && request.extents.size() == 1 &&
+         request.total >= PagePipe::kLeast && request.total <= PagePipe::kMost;
 }
 
-// Whether a read's bytes may go from the file to the socket without passing through our memory: it pays for large
-// ones, and nobody wants to look at them here.
-bool may_take_pages(const Job& job) {
-  return job.kind == Job::Kind::kRead && !job.checksum && job.pieces.size() == 1 && job.total >= PagePipe::kLeast &&
-         job.total <= PagePipe::kMost;
+TimePoint engine_deadline(const ClientRequest& request) {
+  const TimePoint deadline = request.deadline();
+  return deadline == TimePoint{} ? TimePoint::max() : deadline;
 }
 
 std::string text_of(int error) {
@@ -41,122 +47,165 @@ std::string text_of(int error) {
 
 }  // namespace
 
-DataPath::DataPath(const Parts& parts) : parts_(parts), timer_([this] { watch_time(); }) {
-  // Whoever gives memory back may hold locks of his own: leave the rest to our thread.
-  parts_.read_memory->when_released([this] { wake_at(TimePoint::min()); });
+DataPath::DataPath(const Dependencies& dependencies)
+    : dependencies_(dependencies), clock_(dependencies.world->clock()) {
+  timer_ = dependencies_.world->make_timer([this] { wake(); });
+  // The thread that releases memory may hold locks, so the timer's thread retries.
+  dependencies_.read_memory->when_released([this] { wake_at(TimePoint{}); });
 }
 
 DataPath::~DataPath() {
-  parts_.read_memory->when_released({});
-  {
-    std::lock_guard lock(timer_mutex_);
-    stopping_ = true;
-  }
-  timer_changed_.notify_one();
-  timer_.join();
+  dependencies_.read_memory->when_released({});
+  stop_timer();
   assert(unanswered_ == 0);
+}
+
+void DataPath::discard() {
+  dependencies_.read_memory->when_released({});
+  stop_timer();
+  Lock lock(mutex_);
+  requests_.clear_and_dispose([](ClientRequest* request) { delete request; });
+  engine_batches_.clear_and_dispose([](EngineBatch* engine_batch) { delete engine_batch; });
+  waiting_for_memory_.clear();
+  in_turn_ = 0;
+  waiting_for_payload_.clear();
+  parked_.clear();
+  orders_.clear();
+  unanswered_ = 0;
 }
 
 // ---- arrival ----
 
-void DataPath::admit(std::unique_ptr<Job> arrived) {
-  Job* job = arrived.release();
-  std::vector<Ordered*> ready;
+void DataPath::admit(std::unique_ptr<ClientRequest> arrived) {
+  ClientRequest* request = arrived.release();
+  FileOrder::Ready ready;
+  TimePoint look_at = TimePoint::max();
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     ++unanswered_;
-    job->siblings->push_back(*job);
-    FileOrder& order = orders_[job->file->id()];
-    if (job->transfers()) {
-      job->left = job->pieces.size();
-      usage_.arrived(job->usage(), job->connection->peer().job);
-      order.add(*job);
+    request->look = looks_;
+    if (request->payload != PayloadState::kHere && request->pulled_payloads->lost) payload_lost(*request);
+    if (next_look_ == TimePoint::max()) look_at = next_look_ = clock_.steady() + dependencies_.look_interval;
+    requests_.push_back(*request);
+    request->connection_requests->push_back(*request);
+    FileOrder& order = orders_[request->file->id()];
+    if (request->transfers()) {
+      request->left = request->extents.size();
+      for (RequestExtent& extent : request->extents) assign_id(extent);
+      usage_.arrived(request->usage(), request->connection->peer().job);
+      if (order.add(*request)) ready.push_back(request);
     } else {
-      order.add(*job, job->kind == Job::Kind::kSync ? Barrier::kSync : Barrier::kExclusive);
+      order.add(*request, request->kind == Kind::kSync ? Barrier::kSync : Barrier::kExclusive);
+      ready = order.take_ready();
     }
-    ready = order.take_ready();
   }
-  for (Ordered* entry : ready) start(static_cast<Job&>(*entry));
+  wake_at(look_at);
+  for (Ordered* entry : ready) start(static_cast<ClientRequest&>(*entry));
   pump();
 }
 
-void DataPath::start(Job& job) {
-  if (job.transfers())
-    schedule(job);
-  else
-    start_barrier(job);
+// Ids are numbers, not addresses, so that runs in the simulator do not depend on the memory allocator.
+void DataPath::assign_id(RequestExtent& extent) {
+  if (free_ids_.empty()) {
+    free_ids_.push_back(extents_.size());
+    extents_.push_back(nullptr);
+  }
+  extent.id = free_ids_.back();
+  free_ids_.pop_back();
+  extents_[extent.id] = &extent;
 }
 
-// Once the last piece is added the job may be gone at any moment.
-void DataPath::schedule(Job& job) {
-  const std::size_t count = job.pieces.size();
-  std::vector<Piece*> refused;
+void DataPath::start(ClientRequest& request) {
+  if (request.transfers())
+    schedule(request);
+  else
+    start_barrier(request);
+}
+
+// After its last extent is added, the request may be answered and deleted by another thread at any time.
+void DataPath::schedule(ClientRequest& request) {
+  const std::size_t count = request.undispatched = request.extents.size();
+  std::vector<RequestExtent*> refused;
   Error reason;
   for (std::size_t i = 0; i < count; ++i) {
-    Piece& piece = job.pieces[i];
-    if (auto added = parts_.scheduler->add(request_of(job, piece)); !added) {
-      refused.push_back(&piece);
+    RequestExtent& extent = request.extents[i];
+    if (auto added = dependencies_.scheduler->add(to_scheduler_request(request, extent)); !added) {
+      refused.push_back(&extent);
       reason = added.error();
     }
   }
   if (refused.empty()) return;
   Effects effects;
   {
-    std::lock_guard lock(mutex_);
+    Lock lock(mutex_);
     counts_.refused += refused.size();
     const bool stopped = reason.code == ErrorCode::kStopped;
-    refused.front()->job->fail(stopped ? wire::kStopping : EAGAIN, reason.message);
-    for (Piece* piece : refused) settle(*piece, effects);
+    refused.front()->request->fail(stopped ? wire::kStopping : EAGAIN, reason.message);
+    for (RequestExtent* extent : refused) {
+      left_scheduler(*extent->request);
+      free_ids_.push_back(extent->id);
+      settle(*extent, effects);
+    }
   }
   carry_out(effects);
 }
 
-void DataPath::start_barrier(Job& job) {
-  if (job.expired(net::steady_now())) {
-    std::unique_lock lock(mutex_);
-    job.fail(wire::kExpired, "the deadline passed before it was applied");
+void DataPath::start_barrier(ClientRequest& request) {
+  if (request.expired(clock_.steady())) {
+    Lock lock(mutex_);
+    request.fail(wire::kExpired, "the deadline passed before the request was applied");
     Effects effects;
     ++counts_.refused;
-    finish(job, effects);
+    finish(request, effects);
     lock.unlock();
     return carry_out(effects);
   }
-  if (job.kind == Job::Kind::kSync) {
-    job.sync.kind = Operation::Kind::kSync;
-    job.sync.file = job.file;
-    job.sync.sink = this;
-    job.sync.job = &job;
-    return parts_.engine->submit(job.sync);
+  if (request.kind == Kind::kSync) {
+    request.sync = std::make_unique<ClientRequest::Sync>();
+    request.sync->kind = Operation::Kind::kSync;
+    request.sync->file = request.file;
+    request.sync->sink = this;
+    request.sync->request = &request;
+    return dependencies_.engine->submit(*request.sync);
   }
-  parts_.workers->post(std::make_shared<Workers::Strand>(), [this, &job] {
-    auto done = parts_.root->truncate(*job.file, job.size);
+  dependencies_.workers->post([this, &request] {
+    auto done = dependencies_.files->truncate(*request.file, request.size, request.deadline());
     Effects effects;
     {
-      std::lock_guard lock(mutex_);
-      if (!done) job.fail(done.error().system, done.error().message);
-      finish(job, effects);
+      Lock lock(mutex_);
+      if (!done) {
+        const bool late = done.error().code == ErrorCode::kTimeout;
+        request.fail(late ? wire::kExpired : wire::to_head(done.error()).status, done.error().message);
+        counts_.refused += late;
+      }
+      finish(request, effects);
     }
     carry_out(effects);
     pump();
   });
 }
 
-void DataPath::abandon(JobList& jobs) {
+void DataPath::abandon(ClientRequestList& requests, PulledPayloads& payloads) {
   Effects effects;
   {
-    std::lock_guard lock(mutex_);
-    // Settling the last piece takes the job out of the list.
-    for (auto next = jobs.begin(); next != jobs.end();) {
-      Job& job = *next++;
-      if (!job.transfers()) continue;
-      for (std::size_t i = 0, count = job.pieces.size(); i < count; ++i)
-        if (parts_.scheduler->cancel(reinterpret_cast<RequestId>(&job.pieces[i]))) {
-          job.fail(ECANCELED, "the connection is gone");
-          const bool last = job.left == 1;
-          settle(job.pieces[i], effects);
+    Lock lock(mutex_);
+    payloads.lost = true;
+    // settle() of the last extent removes the request from the list.
+    for (auto next = requests.begin(); next != requests.end();) {
+      ClientRequest& request = *next++;
+      if (!request.transfers()) continue;
+      if (request.payload != PayloadState::kHere) payload_lost(request);
+      for (std::size_t i = 0, count = request.extents.size(); i < count; ++i)
+        if (request.extents[i].request && dependencies_.scheduler->cancel(request.extents[i].id)) {
+          request.fail(ECANCELED, "the connection is gone");
+          const bool last = request.left == 1;
+          left_scheduler(request);
+          free_ids_.push_back(request.extents[i].id);
+          settle(request.extents[i], effects);
           if (last) break;
         }
     }
+    advance_payloads(effects);
   }
   carry_out(effects);
   pump();
@@ -164,8 +213,8 @@ void DataPath::abandon(JobList& jobs) {
 
 // ---- dispatch ----
 
-// Any number of threads at once, each with what it got from the scheduler. Engines that complete inside submit() come
-// back here from further down this very call: what they made ready is handed out once that is done.
+// Any number of threads may dispatch at once. An engine that completes inside submit() calls pump() recursively; the
+// inner call returns at once, and the outer one dispatches again.
 void DataPath::pump() {
   static thread_local DataPath* pumping = nullptr;
   static thread_local bool again = false;
@@ -182,97 +231,134 @@ void DataPath::pump() {
 }
 
 void DataPath::dispatch() {
-  std::array<Scheduler::Dispatched, 16> batches;
+  static thread_local std::array<Scheduler::Dispatched, 16> batches;  // not used after a call that may pump()
   TimePoint again = TimePoint::max();
-  while (const std::size_t count = parts_.scheduler->try_next(batches, again)) {
+  if (payloads_missing_) retry_payloads();
+  for (bool more = true; more;) {
+    const std::size_t count = dependencies_.scheduler->try_next(batches, again);
+    if (count == 0) break;
     Effects effects;
+    bool set_aside = false;  // makes room for further batches
     {
-      std::lock_guard lock(mutex_);
+      Lock lock(mutex_);
       for (std::size_t i = 0; i < count; ++i) {
-        auto flight = std::make_unique<Flight>();
-        flight->batch = batches[i];
+        auto engine_batch = std::make_unique<EngineBatch>();
+        engine_batch->batch = batches[i];
         ++counts_.batches;
         counts_.batched_requests += batches[i].requests.size();
-        launch(std::move(flight), effects);
+        for (const Request& scheduled : batches[i].requests) left_scheduler(*extent_of(scheduled).request);
+        const std::size_t waiting = waiting_for_memory_.size() + waiting_for_payload_.size() + parked_count_;
+        submit(std::move(engine_batch), effects);
+        set_aside = set_aside || waiting_for_memory_.size() + waiting_for_payload_.size() + parked_count_ > waiting;
       }
     }
+    more = count == batches.size() || set_aside || !effects.ready.empty() || !effects.completed.empty();
     carry_out(effects);
   }
-  if (again != TimePoint::max()) wake_at(again);
+  if (again != TimePoint::max()) wake_at(clock_.steady() + (again - dependencies_.policy_clock->now()));
 }
 
-// Locked.
-void DataPath::launch(std::unique_ptr<Flight> flight, Effects& effects) {
-  if (!flight->batch.dropped && !find_memory(*flight)) {
-    if (flight->starving_since == TimePoint{}) {
-      flight->starving_since = real_clock().now();
-      wake_at(flight->starving_since + parts_.memory_patience);
-    }
-    starved_.push_back(std::move(flight));
+void DataPath::submit(std::unique_ptr<EngineBatch> engine_batch, Effects& effects) {
+  if (!engine_batch->batch.dropped && !find_memory(*engine_batch)) {
+    if (engine_batch->waiting_since == TimePoint{}) engine_batch->waiting_since = clock_.steady();
+    set_aside(*engine_batch);  // other extents of requests that have memory may be behind it in the scheduler
+    wake_at(engine_batch->waiting_since + dependencies_.memory_patience);
+    in_turn_ += !engine_batch->over_share;
+    waiting_for_memory_.push_back(std::move(engine_batch));
     return;
   }
-  plan(*flight, effects);
-  if (flight->running == 0)
-    effects.landed.push_back(std::move(flight));
+  if (!engine_batch->batch.dropped && lacks_payload(*engine_batch)) {
+    for (const Request& scheduled : engine_batch->batch.requests)
+      engine_batch->without_payload.push_back(&extent_of(scheduled));
+    waiting_for_payload_.push_back(std::move(engine_batch));
+    advance_payload_at(waiting_for_payload_.size() - 1, effects);
+    payloads_missing_ = !waiting_for_payload_.empty();
+    return;
+  }
+  plan(*engine_batch, effects);
+  begin(std::move(engine_batch), effects);
+}
+
+// All its operations are planned; some may have ended already.
+void DataPath::begin(std::unique_ptr<EngineBatch> engine_batch, Effects& effects) {
+  if (engine_batch->unfinished == 0)
+    complete(std::move(engine_batch), effects);
   else
-    flights_.emplace(flight.get(), std::move(flight));
+    engine_batches_.push_back(*engine_batch.release());
 }
 
-bool DataPath::find_memory(Flight& flight) {
-  for (const Request& request : flight.batch.requests) {
-    Job& job = *piece_of(request).job;
-    if (job.kind != Job::Kind::kRead || job.memory.data() != nullptr || job.head.status != wire::kOk) continue;
-    job.memory = parts_.read_memory->try_allocate(job.total);
-    if (job.memory.data() == nullptr) return false;
-  }
-  return true;
+void DataPath::complete(std::unique_ptr<EngineBatch> engine_batch, Effects& effects) {
+  if (engine_batch->ahead) --ahead_;
+  effects.completed.push_back(std::move(engine_batch));
 }
 
-// Fencing: a request whose deadline has passed is refused here, right before the engine would get it.
-void DataPath::plan(Flight& flight, Effects& effects) {
-  const TimePoint now = net::steady_now();
-  for (const Request& request : flight.batch.requests) {
-    Piece& piece = piece_of(request);
-    Job& job = *piece.job;
-    const wire::Timing timing{
-        flight.batch.dispatched - flight.batch.arrived - flight.batch.held, flight.batch.held, {}};
-    job.head.timing = timing;
-    if (flight.batch.dropped)
-      job.fail(wire::kStopping, "the node is shutting down and has not applied it");
-    else if (job.expired(now))
-      job.fail(wire::kExpired, "the deadline passed before it was applied");
-    if (job.head.status != wire::kOk) {
-      ++counts_.refused;
-      settle(piece, effects);
-    } else {
-      append(flight, piece);
-    }
-  }
-  flight.running = flight.runs.size();
-  for (Run& run : flight.runs) effects.operations.push_back(&run);
+void DataPath::set_aside(EngineBatch& engine_batch) {
+  if (!std::exchange(engine_batch.aside, true)) dependencies_.scheduler->set_aside(engine_batch.batch);
 }
 
-// Joins the last run where it goes on, on the same descriptor.
-void DataPath::append(Flight& flight, Piece& piece) {
-  Job& job = *piece.job;
-  const Piece* last = flight.runs.empty() ? nullptr : flight.runs.back().pieces.back();
-  const bool adjoins = last && last->offset + last->length == piece.offset && flight.runs.back().file == job.file;
-  if (!adjoins) {
-    Run& run = flight.runs.emplace_back();
-    run.kind = job.kind == Job::Kind::kRead ? Operation::Kind::kRead : Operation::Kind::kWrite;
-    run.file = job.file;
-    run.offset = piece.offset;
-    run.sink = this;
-    run.flight = &flight;
-    if (may_take_pages(job)) run.pages = &job.pages;
-    if (job.kind == Job::Kind::kWrite && job.pages.is_open()) run.pages = &job.pages;
-    run.pages_at = job.pages_at;
+void DataPath::plan(EngineBatch& engine_batch, Effects& effects) {
+  for (const Request& scheduled : engine_batch.batch.requests) plan(engine_batch, extent_of(scheduled), effects);
+  start_operations(engine_batch, effects);
+}
+
+// Fencing: a request whose deadline has passed is refused here, right before it would be submitted to the engine.
+void DataPath::plan(EngineBatch& engine_batch, RequestExtent& extent, Effects& effects) {
+  const Scheduler::Dispatched& batch = engine_batch.batch;
+  ClientRequest& request = *extent.request;
+  request.head.timing = {batch.dispatched - batch.arrived - batch.held, batch.held, {}};
+  if (batch.dropped)
+    request.fail(wire::kStopping, "the node is shutting down; the request was not applied");
+  else if (request.expired(clock_.steady()))
+    request.fail(wire::kExpired, "the deadline passed before the request was applied");
+  if (request.head.status != wire::kOk) {
+    ++counts_.refused;
+    settle(extent, effects);
   } else {
-    flight.runs.back().pages = nullptr;
+    append(engine_batch, extent);
   }
-  Run& run = flight.runs.back();
-  run.memory.push_back({job.memory.data() + piece.at, piece.length});
-  run.pieces.push_back(&piece);
+}
+
+// Passes the operations that were added since the last call to the engine.
+void DataPath::start_operations(EngineBatch& engine_batch, Effects& effects) {
+  auto next = engine_batch.operations.begin();
+  std::advance(next, engine_batch.started);
+  for (; next != engine_batch.operations.end(); ++next, ++engine_batch.started, ++engine_batch.unfinished)
+    effects.operations.push_back(&*next);
+}
+
+// Adds the extent to the last operation if it adjoins it on the same descriptor, else makes a new operation.
+void DataPath::append(EngineBatch& engine_batch, RequestExtent& extent) {
+  ClientRequest& request = *extent.request;
+  const bool open = engine_batch.operations.size() > engine_batch.started;  // the engine has not got the last one
+  const RequestExtent* last = open ? engine_batch.operations.back().extents.back() : nullptr;
+  const bool copy = request.kind == Kind::kCopy;
+  const bool adjoins = last && !copy && last->request->kind != Kind::kCopy &&
+                       last->offset + last->length == extent.offset &&
+                       engine_batch.operations.back().file == request.file;
+  if (!adjoins) {
+    TransferOperation& transfer = engine_batch.operations.emplace_back();
+    transfer.kind = request.kind == Kind::kRead ? Operation::Kind::kRead : Operation::Kind::kWrite;
+    if (copy) transfer.kind = Operation::Kind::kCopy;
+    transfer.file = request.file;
+    transfer.offset = extent.offset;
+    transfer.sink = this;
+    transfer.engine_batch = &engine_batch;
+    if (may_take_pages(request)) transfer.pages = &request.pages;
+    if (request.kind == Kind::kWrite && request.pages.is_open()) transfer.pages = &request.pages;
+    transfer.pages_at = request.pages_at;
+  } else {
+    engine_batch.operations.back().pages = nullptr;
+  }
+  TransferOperation& transfer = engine_batch.operations.back();
+  transfer.deadline = std::min(transfer.deadline, engine_deadline(request));
+  transfer.extents.push_back(&extent);
+  if (copy) {
+    transfer.source = request.source;
+    transfer.source_offset = request.source_offset;
+    transfer.copy_length = extent.length;
+  } else {
+    transfer.memory.push_back({request.memory.data() + extent.memory_at, extent.length});
+  }
 }
 
 // ---- completion ----
@@ -280,15 +366,16 @@ void DataPath::append(Flight& flight, Piece& piece) {
 void DataPath::completed(std::span<Operation* const> operations) {
   Effects effects;
   {
-    std::lock_guard lock(mutex_);
-    const TimePoint now = real_clock().now();
+    Lock lock(mutex_);
+    const TimePoint now = dependencies_.policy_clock->now();
+    some_completed_ = true;
     for (Operation* operation : operations) {
       if (operation->kind == Operation::Kind::kSync) {
-        Job& job = *static_cast<Job::Sync*>(operation)->job;
-        if (operation->error != 0) job.fail(operation->error, text_of(operation->error));
-        finish(job, effects);
+        ClientRequest& request = *static_cast<ClientRequest::Sync*>(operation)->request;
+        if (operation->error != 0) request.fail(operation->error, text_of(operation->error));
+        finish(request, effects);
       } else {
-        settle_run(static_cast<Run&>(*operation), now, effects);
+        complete_transfer(static_cast<TransferOperation&>(*operation), now, effects);
       }
     }
   }
@@ -296,148 +383,113 @@ void DataPath::completed(std::span<Operation* const> operations) {
   pump();
 }
 
-void DataPath::settle_run(Run& run, TimePoint now, Effects& effects) {
-  Flight& flight = *run.flight;
-  std::uint64_t moved = run.transferred;
-  for (std::size_t i = 0; i < run.pieces.size(); ++i) {
-    Piece& piece = *run.pieces[i];
-    const auto here = static_cast<std::uint32_t>(std::min<std::uint64_t>(moved, piece.length));
-    if (here < piece.length && run.error != 0 && run.pieces.size() > 1) {
-      split(run, i, effects);  // the failure is somebody's alone: find out whose
+void DataPath::complete_transfer(TransferOperation& transfer, TimePoint now, Effects& effects) {
+  EngineBatch& engine_batch = *transfer.engine_batch;
+  std::uint64_t moved = transfer.transferred;
+  for (std::size_t i = 0; i < transfer.extents.size(); ++i) {
+    RequestExtent& extent = *transfer.extents[i];
+    const auto here = static_cast<std::uint32_t>(std::min<std::uint64_t>(moved, extent.length));
+    if (here < extent.length && transfer.error != 0 && transfer.extents.size() > 1) {
+      split(transfer, i, effects);
       break;
     }
     moved -= here;
-    piece.moved = here;
-    Job& job = *piece.job;
-    job.head.timing.engine = now - flight.batch.dispatched;
-    if (here < piece.length && run.error != 0) job.fail(run.error, text_of(run.error));
-    if (here < piece.length && run.error == 0 && job.kind == Job::Kind::kWrite) job.fail(EIO, "written in part only");
-    settle(piece, effects);
+    extent.moved = here;
+    ClientRequest& request = *extent.request;
+    request.head.timing.engine = now - engine_batch.batch.dispatched;
+    if (here < extent.length && transfer.error != 0)
+      request.fail(transfer.expired ? wire::kExpired : transfer.error, text_of(transfer.error));
+    if (here < extent.length && transfer.error == 0 && request.kind == Kind::kWrite)
+      request.fail(EIO, "only a part was written");
+    settle(extent, effects);
   }
-  if (--flight.running > 0) return;
-  const auto landed = flights_.find(&flight);
-  effects.landed.push_back(std::move(landed->second));
-  flights_.erase(landed);
+  if (--engine_batch.unfinished > 0 || !engine_batch.without_payload.empty()) return;
+  engine_batches_.erase(engine_batches_.iterator_to(engine_batch));
+  complete(std::unique_ptr<EngineBatch>(&engine_batch), effects);
 }
 
-// What a failed run did not get to is tried again, each piece by itself.
-void DataPath::split(Run& run, std::size_t from, Effects& effects) {
-  for (std::size_t i = from; i < run.pieces.size(); ++i) {
-    Piece& piece = *run.pieces[i];
-    Run& single = run.flight->runs.emplace_back();
-    single.kind = run.kind;
-    single.file = run.file;
-    single.offset = piece.offset;
+// Retries the rest of a failed operation with one operation per extent, to attribute the error to a request. Extents
+// whose deadline has passed are refused.
+void DataPath::split(TransferOperation& transfer, std::size_t from, Effects& effects) {
+  for (std::size_t i = from; i < transfer.extents.size(); ++i) {
+    RequestExtent& extent = *transfer.extents[i];
+    if (extent.request->expired(clock_.steady())) {
+      extent.request->fail(wire::kExpired, "the deadline passed before the request was applied");
+      settle(extent, effects);
+      continue;
+    }
+    TransferOperation& single = transfer.engine_batch->operations.emplace_back();
+    single.kind = transfer.kind;
+    single.file = transfer.file;
+    single.offset = extent.offset;
     single.sink = this;
-    single.flight = run.flight;
-    single.memory.push_back({piece.job->memory.data() + piece.at, piece.length});
-    single.pieces.push_back(&piece);
-    ++run.flight->running;
-    effects.operations.push_back(&single);
+    single.deadline = engine_deadline(*extent.request);
+    single.engine_batch = transfer.engine_batch;
+    single.memory.push_back({extent.request->memory.data() + extent.memory_at, extent.length});
+    single.extents.push_back(&extent);
   }
+  start_operations(*transfer.engine_batch, effects);
 }
 
-void DataPath::settle(Piece& piece, Effects& effects) {
-  assert(piece.job->left > 0);
-  if (--piece.job->left == 0) finish(*piece.job, effects);
+void DataPath::settle(RequestExtent& extent, Effects& effects) {
+  ClientRequest& request = *std::exchange(extent.request, nullptr);
+  assert(request.left > 0);
+  if (--request.left == 0) finish(request, effects);
 }
 
-void DataPath::finish(Job& job, Effects& effects) {
-  const auto order = orders_.find(job.file->id());
-  if (job.transfers()) {
+void DataPath::finish(ClientRequest& request, Effects& effects) {
+  const auto order = orders_.find(request.file->id());
+  if (request.transfers()) {
     std::uint64_t moved = 0;
-    for (const Piece& piece : job.pieces) moved += piece.moved;
-    usage_.finished(job.usage(), moved, job.head.timing);
-    order->second.done(job);
+    for (const RequestExtent& extent : request.extents) moved += extent.moved;
+    usage_.finished(request.usage(), moved, request.head.timing);
+    order->second.done(request);
   } else {
-    order->second.barrier_done(job);
+    order->second.barrier_done(request);
   }
-  for (Ordered* ready : order->second.take_ready()) effects.ready.push_back(static_cast<Job*>(ready));
+  for (Ordered* ready : order->second.take_ready()) effects.ready.push_back(static_cast<ClientRequest*>(ready));
   if (order->second.idle()) orders_.erase(order);
-  job.unlink();
-  effects.answers.emplace_back(&job);
+  request.unlink();
+  request.all_hook.unlink();
+  effects.answers.emplace_back(&request);
 }
 
 void DataPath::carry_out(Effects& effects) {
-  gather_joined(effects.operations);
-  if (!effects.operations.empty()) parts_.engine->submit(effects.operations);
-  for (const auto& flight : effects.landed) parts_.scheduler->complete(flight->batch);
-  for (const auto& job : effects.answers) reply(*job);
-  for (Job* job : effects.ready) start(*job);
-  if (effects.answers.empty()) return;
+  for (const PullMessage& pull : effects.pulls)
+    pull.to->send({.frame = wire::encode(wire::Pull{.write = pull.tag}, {})});
+  copy_joined_pages(effects.operations);
+  if (!effects.operations.empty()) dependencies_.engine->submit(effects.operations);
+  boost::container::small_vector<RequestId, 8> completed;  // ids that the scheduler no longer knows
+  for (const auto& engine_batch : effects.completed) {
+    for (const Request& scheduled : engine_batch->batch.requests) completed.push_back(scheduled.id);
+    dependencies_.scheduler->complete(engine_batch->batch);
+  }
+  const TimePoint now = effects.answers.empty() ? TimePoint{} : clock_.steady();
+  for (const auto& request : effects.answers) {
+    request->head.now = now;
+    reply(*request);
+  }
+  for (ClientRequest* request : effects.ready) start(*request);
+  if (effects.answers.empty() && completed.empty()) return;
   const std::size_t answered = effects.answers.size();
   effects.answers.clear();
-  std::lock_guard lock(mutex_);
-  unanswered_ -= answered;
-  if (unanswered_ == 0) idle_.notify_all();
-}
-
-// An operation has pages of one request only.
-void DataPath::gather_joined(std::span<Operation* const> operations) {
-  for (Operation* operation : operations) {
-    const Run& run = static_cast<const Run&>(*operation);
-    if (run.pieces.size() > 1)
-      for (Piece* piece : run.pieces) piece->job->gather();
-  }
-}
-
-// ---- memory, time, numbers ----
-
-void DataPath::retry_starved() {
-  Effects effects;
+  bool idle = false;
   {
-    std::lock_guard lock(mutex_);
-    const TimePoint now = real_clock().now();
-    for (std::size_t count = starved_.size(); count > 0; --count) {
-      auto flight = std::move(starved_.front());
-      starved_.pop_front();
-      if (now >= flight->starving_since + parts_.memory_patience)
-        for (const Request& request : flight->batch.requests)
-          if (Job& job = *piece_of(request).job; job.memory.data() == nullptr)
-            job.fail(ENOMEM, "the node's buffers are all in use");
-      launch(std::move(flight), effects);
-    }
+    Lock lock(mutex_);
+    free_ids_.insert(free_ids_.end(), completed.begin(), completed.end());
+    unanswered_ -= answered;
+    idle = answered > 0 && unanswered_ == 0;
   }
-  carry_out(effects);
+  if (idle && dependencies_.when_idle) dependencies_.when_idle();
 }
 
-void DataPath::wake_at(TimePoint when) {
-  std::lock_guard lock(timer_mutex_);
-  if (when >= wake_at_) return;
-  wake_at_ = when;
-  timer_changed_.notify_one();
-}
-
-void DataPath::watch_time() {
-  std::unique_lock lock(timer_mutex_);
-  while (!stopping_) {
-    if (wake_at_ == TimePoint::max()) {
-      timer_changed_.wait(lock);
-    } else if (wake_at_ > real_clock().now()) {
-      real_clock().wait(timer_changed_, lock, wake_at_);
-    } else {
-      wake_at_ = TimePoint::max();
-      lock.unlock();
-      retry_starved();
-      pump();
-      lock.lock();
-    }
+// An operation can use the pages of one request only; the others' data is copied into memory.
+void DataPath::copy_joined_pages(std::span<Operation* const> operations) {
+  for (Operation* operation : operations) {
+    const TransferOperation& transfer = static_cast<const TransferOperation&>(*operation);
+    if (transfer.extents.size() > 1)
+      for (RequestExtent* extent : transfer.extents) extent->request->copy_pages();
   }
-}
-
-bool DataPath::wait_until_idle(std::chrono::steady_clock::time_point until) {
-  std::unique_lock lock(mutex_);
-  return idle_.wait_until(lock, until, [this] { return unanswered_ == 0; });
-}
-
-std::vector<wire::Usage> DataPath::usage(std::size_t body) const {
-  std::lock_guard lock(mutex_);
-  return usage_.report(body);
-}
-
-DataPath::Counts DataPath::counts() const {
-  std::lock_guard lock(mutex_);
-  return counts_;
 }
 
 }  // namespace tutti::node

@@ -1,121 +1,224 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scheduler, engine, and back: the way of reads, writes and barriers once their file is known.
+// Passes reads, writes and barriers whose file is open through the scheduler and the engine, and replies to them.
 #pragma once
 
 #include <tutti/sched.h>
 
-#include <condition_variable>
+#include <atomic>
+#include <boost/container/small_vector.hpp>
+#include <boost/intrusive/list.hpp>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <deque>
+#include <list>
+#include <map>
 #include <memory>
-#include <mutex>
-#include <thread>
-#include <unordered_map>
+#include <utility>
 
+#include "base/mutex.h"
+#include "base/world.h"
 #include "engine/engine.h"
-#include "engine/root.h"
-#include "node/job.h"
+#include "engine/file_system.h"
+#include "node/client_request.h"
 #include "node/usage.h"
-#include "node/workers.h"
 
 namespace tutti::node {
 
-// Thread-safe. No thread of its own stands between arrival and engine: whoever brings a request or a completion also
-// dispatches what may go, so that a request on an idle node is served where it was received.
+// Has no dispatcher thread: the thread that admits a request or reports a completion also dispatches what the scheduler
+// has ready. So a request that arrives at an idle node is served on the thread that received it. Thread-safe.
 class DataPath : private CompletionSink {
  public:
-  struct Parts {
+  // What happened since the last look.
+  struct Progress {
+    bool waiting = false;                           // a request waited all the time
+    bool moving = false;                            // operations ended, or none was in the engine
+    std::vector<net::ConnectionPointer> syncing{};  // whose syncs have run all the time
+  };
+  // All of them outlive the data path.
+  struct Dependencies {
+    World* world;
     Scheduler* scheduler;
+    Clock* policy_clock;  // of the scheduler
     Engine* engine;
-    Root* root;
+    FileSystem* files;
     Workers* workers;
     std::shared_ptr<net::BufferPool> read_memory;
-    Duration memory_patience = std::chrono::seconds(10);  // how long a dispatched read waits for memory
+    Task when_idle{};  // called without locks each time the last reply is sent
+    // Called without locks once per `look_interval` while there are requests.
+    std::function<void(const Progress&)> progress{};
+    Duration look_interval = std::chrono::seconds(1);
+    // A dispatched read waits this long for memory, then fails with EAGAIN: the client repeats it.
+    Duration memory_patience = std::chrono::seconds(10);
+    std::shared_ptr<net::BufferPool> pulled_memory;  // for payloads that are pulled
+    // A client that was asked for a payload and has not begun to send it after this time is disconnected.
+    Duration receive_timeout = net::ListenOptions{}.receive_timeout;
   };
+  // Batches that wait for payloads and do not count towards the depth of the queue, so that the engine does not run
+  // dry.
+  static constexpr std::size_t kPulledAhead = 2;
+  // A payload that does not arrive within this time is late: its batch no longer delays others.
+  static constexpr Duration kPullPatience = std::chrono::milliseconds(50);
 
-  struct Counts {
+  // Since the start.
+  struct DispatchCounts {
     std::uint64_t batches = 0, batched_requests = 0;
-    std::uint64_t refused = 0;  // expired, stopped, or no room
+    std::uint64_t refused = 0;  // deadline passed, scheduler stopped or full
   };
 
-  explicit DataPath(const Parts& parts);
-  ~DataPath() override;  // everything must have been answered
+  explicit DataPath(const Dependencies& dependencies);
+  ~DataPath() override;  // every request must have been answered, unless discard() was called
 
-  // Takes a transfer, a sync or a truncate whose file is open. It is answered in any case.
-  void admit(std::unique_ptr<Job> job);
+  // Simulates that the process was killed: drops all requests without a reply. The engine must not report completions
+  // afterwards. For simulated nodes.
+  void discard();
 
-  // Their connection is gone: those that wait are taken back, those under way finish unheard.
-  void abandon(JobList& jobs);
+  // Takes a read, write, copy, sync or truncate whose file is open. It always gets a reply.
+  void admit(std::unique_ptr<ClientRequest> request);
 
-  // Call after the scheduler was told to stop or to switch: hands out what that made ready.
+  // The transport has received the header of the payload of one of these requests. Returns the memory for it; empty:
+  // there is none now. kProtocol: the payload was not asked for, or has another size.
+  Result<net::Buffer> payload_memory(ClientRequestList& requests, const wire::Header& header);
+  // The payload has arrived, in this memory. kProtocol as above.
+  Result<void> payload_arrived(ClientRequestList& requests, net::Incoming message);
+
+  // The connection of these requests is closed: cancels those that wait. Those in the engine finish; their replies are
+  // dropped by the connection.
+  void abandon(ClientRequestList& requests, PulledPayloads& payloads);
+
+  // Dispatches what the scheduler has ready. Call it after the scheduler was stopped or its policy was switched.
   void pump();
-  // False: not everything was answered by then.
-  bool wait_until_idle(std::chrono::steady_clock::time_point until);
+  // True if every admitted request has been answered.
+  bool idle() const;
 
-  // The most recently active ones, as many as fit into a message body of that size.
-  std::vector<wire::Usage> usage(std::size_t body) const;
-  Counts counts() const;
+  // As UsageTable::page().
+  UsageTable::Page usage(const wire::UsageKey& first) const;
+  DispatchCounts counts() const;
 
  private:
-  struct Flight;
-  // Adjoining pieces on one descriptor.
-  struct Run : Operation {
-    Flight* flight = nullptr;
-    std::vector<Piece*> pieces{};
+  struct EngineBatch;
+  // One read or write of the engine: adjoining extents on one descriptor.
+  struct TransferOperation : Operation {
+    EngineBatch* engine_batch = nullptr;
+    boost::container::small_vector<RequestExtent*, 1> extents{};
   };
-  // A batch on its way through the engine.
-  struct Flight {
+  // A batch of the scheduler while it is in the engine, or waits for memory before that.
+  struct EngineBatch : boost::intrusive::list_base_hook<> {
     Scheduler::Dispatched batch{};
-    std::deque<Run> runs{};  // stay where they are
-    std::size_t running = 0;
-    TimePoint starving_since{};
+    std::list<TransferOperation> operations{};                            // the engine has pointers to them
+    std::size_t unfinished = 0;                                           // operations
+    std::size_t started = 0;                                              // operations that the engine has got
+    TimePoint waiting_since{};                                            // for memory; zero: it has not waited
+    boost::container::small_vector<RequestExtent*, 1> without_payload{};  // writes that are not planned yet
+    bool over_share = false;  // it waits because a job holds its share of the memory
+    bool aside = false;       // as in Scheduler::set_aside()
+    bool ahead = false;       // set aside while it waited for payloads that are on their way
   };
-  // What a change under the lock leads to, carried out after it.
+  struct PullMessage {
+    net::ConnectionPointer to;
+    std::uint64_t tag = 0;
+  };
+  // Actions that follow from a change under the lock. carry_out() performs them without the lock.
   struct Effects {
-    std::vector<std::unique_ptr<Job>> answers{};
-    std::vector<Job*> ready{};
-    std::vector<Operation*> operations{};
-    std::vector<std::unique_ptr<Flight>> landed{};
+    boost::container::small_vector<std::unique_ptr<ClientRequest>, 2> answers{};
+    boost::container::small_vector<ClientRequest*, 2> ready{};
+    boost::container::small_vector<Operation*, 4> operations{};
+    boost::container::small_vector<std::unique_ptr<EngineBatch>, 2> completed{};
+    boost::container::small_vector<PullMessage, 2> pulls{};
   };
 
   void completed(std::span<Operation* const> operations) override;
   void carry_out(Effects& effects);
-  static void gather_joined(std::span<Operation* const> operations);
+  static void copy_joined_pages(std::span<Operation* const> operations);
 
-  void start(Job& job);
-  void schedule(Job& job);
-  void start_barrier(Job& job);
-  void refuse(Job& job, std::int32_t status, const std::string& message);
+  void start(ClientRequest& request);
+  void schedule(ClientRequest& request);
+  void start_barrier(ClientRequest& request);
+
+  RequestExtent& extent_of(const Request& scheduled) TUTTI_REQUIRES(mutex_) { return *extents_[scheduled.id]; }
+  void assign_id(RequestExtent& extent) TUTTI_REQUIRES(mutex_);
 
   void dispatch();
-  void launch(std::unique_ptr<Flight> flight, Effects& effects);
-  bool find_memory(Flight& flight);
-  void plan(Flight& flight, Effects& effects);
-  void append(Flight& flight, Piece& piece);
-  void settle_run(Run& run, TimePoint now, Effects& effects);
-  void split(Run& run, std::size_t from, Effects& effects);
-  void settle(Piece& piece, Effects& effects);
-  void finish(Job& job, Effects& effects);
-  void retry_starved();
+  void submit(std::unique_ptr<EngineBatch> engine_batch, Effects& effects) TUTTI_REQUIRES(mutex_);
+  bool find_memory(EngineBatch& engine_batch) TUTTI_REQUIRES(mutex_);
+  const std::shared_ptr<net::BufferAccount>& read_account(const ClientRequest& request) TUTTI_REQUIRES(mutex_);
+  void refuse_without_memory(EngineBatch& engine_batch) TUTTI_REQUIRES(mutex_);
+  void set_aside(EngineBatch& engine_batch) TUTTI_REQUIRES(mutex_);
+  void plan(EngineBatch& engine_batch, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void plan(EngineBatch& engine_batch, RequestExtent& extent, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void start_operations(EngineBatch& engine_batch, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void begin(std::unique_ptr<EngineBatch> engine_batch, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void complete(std::unique_ptr<EngineBatch> engine_batch, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void append(EngineBatch& engine_batch, RequestExtent& extent) TUTTI_REQUIRES(mutex_);
+  void complete_transfer(TransferOperation& transfer, TimePoint now, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void split(TransferOperation& transfer, std::size_t from, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void settle(RequestExtent& extent, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void finish(ClientRequest& request, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void retry_memory();
+
+  // Payloads (data_path_payloads.cc).
+  bool lacks_payload(const EngineBatch& engine_batch) TUTTI_REQUIRES(mutex_);
+  void advance_payloads(Effects& effects) TUTTI_REQUIRES(mutex_);
+  bool advance_payload_at(std::size_t index, Effects& effects) TUTTI_REQUIRES(mutex_);
+  bool advance_payloads(EngineBatch& engine_batch, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void park(std::size_t index) TUTTI_REQUIRES(mutex_);
+  void left_scheduler(ClientRequest& request) TUTTI_REQUIRES(mutex_);
+  void unpark(PulledPayloads& connection) TUTTI_REQUIRES(mutex_);
+  bool pull(ClientRequest& request, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void check_late(ClientRequest& request, TimePoint now) TUTTI_REQUIRES(mutex_);
+  TimePoint payload_by(const ClientRequest& request) const;
+  void disconnect_late_peers();
+  void payload_ended(ClientRequest& request) TUTTI_REQUIRES(mutex_);
+  void payload_lost(ClientRequest& request) TUTTI_REQUIRES(mutex_);
+  static ClientRequest* find_pulled(ClientRequestList& requests, std::uint64_t tag);
+  void retry_payloads();
+  Progress look() TUTTI_REQUIRES(mutex_);
+  void report_progress();
 
   void wake_at(TimePoint when);
-  void watch_time();
+  void stop_timer();
+  void wake();
 
-  const Parts parts_;
+  const Dependencies dependencies_;
+  Clock& clock_;
 
-  mutable std::mutex mutex_;  // guards everything below and all jobs
-  std::unordered_map<FileId, FileOrder> orders_;
-  std::size_t unanswered_ = 0;
-  std::unordered_map<Flight*, std::unique_ptr<Flight>> flights_;  // in the engine
-  std::deque<std::unique_ptr<Flight>> starved_;                   // reads without memory, in order of dispatch
-  UsageTable usage_;
-  Counts counts_;
-  std::condition_variable idle_;
+  mutable Mutex mutex_;  // guards what follows and all requests
+  boost::unordered_flat_map<FileId, FileOrder> orders_ TUTTI_GUARDED_BY(mutex_);
+  std::size_t unanswered_ TUTTI_GUARDED_BY(mutex_) = 0;
+  using AllRequests = boost::intrusive::list<
+      ClientRequest,
+      boost::intrusive::member_hook<ClientRequest, decltype(ClientRequest::all_hook), &ClientRequest::all_hook>,
+      boost::intrusive::constant_time_size<false>>;
+  AllRequests requests_ TUTTI_GUARDED_BY(mutex_);  // unanswered; this list owns them
+  boost::intrusive::list<EngineBatch, boost::intrusive::constant_time_size<false>> engine_batches_
+      TUTTI_GUARDED_BY(mutex_);                                                           // owned, too
+  std::deque<std::unique_ptr<EngineBatch>> waiting_for_memory_ TUTTI_GUARDED_BY(mutex_);  // reads, in order of dispatch
+  std::size_t in_turn_ TUTTI_GUARDED_BY(mutex_) = 0;  // of those, not over their share: later ones wait behind them
+  // Read memory that connections hold until their replies are sent. Not by job: a client may state any number of them.
+  std::map<const net::Connection*, std::shared_ptr<net::BufferAccount>> read_accounts_ TUTTI_GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<EngineBatch>> waiting_for_payload_
+      TUTTI_GUARDED_BY(mutex_);  // writes, in order of dispatch; some may be in the engine in part
+  // Batches that lack only payloads of clients that are late, by one of these clients. Nothing looks at them until its
+  // payloads have arrived or are lost.
+  std::map<PulledPayloads*, std::vector<std::unique_ptr<EngineBatch>>> parked_ TUTTI_GUARDED_BY(mutex_);
+  std::size_t parked_count_ TUTTI_GUARDED_BY(mutex_) = 0;
+  std::size_t late_payloads_ TUTTI_GUARDED_BY(mutex_) = 0;
+  std::size_t memory_behind_ TUTTI_GUARDED_BY(mutex_) = 0;    // requests with ClientRequest::memory_behind
+  std::size_t headers_waiting_ TUTTI_GUARDED_BY(mutex_) = 0;  // ClientRequest::header_waits: they get memory first
+  bool pull_memory_left_ TUTTI_GUARDED_BY(mutex_) = true;     // no batch in waiting_for_payload_ was refused memory
+  std::size_t ahead_ TUTTI_GUARDED_BY(mutex_) = 0;            // batches with EngineBatch::ahead
+  std::atomic<bool> payloads_missing_{false};                 // waiting_for_payload_ is not empty
+  UsageTable usage_ TUTTI_GUARDED_BY(mutex_);
+  DispatchCounts counts_ TUTTI_GUARDED_BY(mutex_);
+  std::vector<RequestExtent*> extents_
+      TUTTI_GUARDED_BY(mutex_);  // by request id; ids of finished extents are used again
+  std::vector<RequestId> free_ids_ TUTTI_GUARDED_BY(mutex_);
+  std::uint64_t looks_ TUTTI_GUARDED_BY(mutex_) = 0;                 // for progress, so far
+  TimePoint next_look_ TUTTI_GUARDED_BY(mutex_) = TimePoint::max();  // max(): there are no requests
+  bool some_completed_ TUTTI_GUARDED_BY(mutex_) = false;             // since the last look
 
-  std::mutex timer_mutex_;  // guards the rest
-  std::condition_variable timer_changed_;
-  TimePoint wake_at_ = TimePoint::max();
-  bool stopping_ = false;
-  std::thread timer_;
+  Mutex timer_mutex_;  // guards the rest
+  TimePoint wake_at_ TUTTI_GUARDED_BY(timer_mutex_) = TimePoint::max();
+  bool timer_stopped_ TUTTI_GUARDED_BY(timer_mutex_) = false;
+  std::unique_ptr<Timer> timer_;
 };
 
 }  // namespace tutti::node

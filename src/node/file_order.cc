@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/file_order.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace tutti::node {
 
-void FileOrder::add(Ordered& transfer) {
+bool FileOrder::add(Ordered& transfer) {
   transfer.epoch = first_ + epochs_.size() - 1;
   ++epochs_.back().unfinished;
-  epochs_.back().parked.push_back(&transfer);
+  const auto blocks = [](const Epoch& epoch) {
+    return epoch.barrier && epoch.kind == Barrier::kExclusive && !epoch.finished;
+  };
+  const bool waits = std::ranges::any_of(epochs_, blocks);
+  if (waits) epochs_.back().waiting.push_back(&transfer);
+  return !waits;
 }
 
 void FileOrder::add(Ordered& barrier, Barrier kind) {
@@ -18,17 +24,17 @@ void FileOrder::add(Ordered& barrier, Barrier kind) {
   epochs_.emplace_back();
 }
 
-std::vector<Ordered*> FileOrder::take_ready() {
-  while (epochs_.front().finished) {
-    epochs_.pop_front();
-    ++first_;
-  }
-  std::vector<Ordered*> ready;
+FileOrder::Ready FileOrder::take_ready() {
+  std::size_t over = 0;
+  while (epochs_[over].finished) ++over;
+  epochs_.erase(epochs_.begin(), epochs_.begin() + static_cast<std::ptrdiff_t>(over));
+  first_ += over;
+  Ready ready;
   bool all_done = true;  // every transfer up to here
   for (std::size_t i = 0; i < epochs_.size(); ++i) {
     Epoch& epoch = epochs_[i];
-    ready.insert(ready.end(), epoch.parked.begin(), epoch.parked.end());
-    epoch.parked.clear();
+    ready.insert(ready.end(), epoch.waiting.begin(), epoch.waiting.end());
+    epoch.waiting.clear();
     all_done = all_done && epoch.unfinished == 0;
     const bool exclusive = epoch.barrier && epoch.kind == Barrier::kExclusive;
     if (epoch.barrier && !epoch.started && all_done && (!exclusive || i == 0)) {

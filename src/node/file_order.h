@@ -1,36 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must wait for what on one file: reads and writes go past each other as the policy likes, barriers do not.
+// The order of requests on one file: the policy may reorder reads and writes, but not across a barrier.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 namespace tutti::node {
 
-// Something that takes its place in a FileOrder. The order does not own it.
+// Base of the entries of a FileOrder. The FileOrder does not own them.
 struct Ordered {
-  std::uint64_t epoch = 0;  // the order's own
+  std::uint64_t epoch = 0;  // set and used by the FileOrder
 };
 
 enum class Barrier {
-  kSync,       // waits for everything before it; what comes later need not wait for it (fsync)
-  kExclusive,  // and what comes later waits for it, too (truncate)
+  kSync,       // waits for all earlier transfers; later ones do not wait for it (fsync)
+  kExclusive,  // waits for all earlier transfers; later ones wait for it (truncate)
 };
 
-// A state machine. Everything added becomes ready once, and is then reported done. Not thread-safe.
-//
-// Arrivals are cut into epochs by the barriers between them: a barrier closes the epoch before it.
+// A state machine. Every entry becomes ready once; the owner then starts it and reports when it is done. A transfer is
+// a read or a write. An epoch is the transfers between two barriers; a barrier belongs to the epoch that it ends.
+// Not thread-safe.
 class FileOrder {
  public:
   FileOrder() : epochs_(1) {}
 
-  void add(Ordered& transfer);
+  // True: the transfer may start now. False: take_ready() will return it.
+  bool add(Ordered& transfer);
   void add(Ordered& barrier, Barrier kind);
 
-  // Reads, writes and barriers that may start now and have not been returned before, in order of arrival.
-  std::vector<Ordered*> take_ready();
+  // Entries that may start now and were not returned before, in order of arrival.
+  using Ready = boost::container::small_vector<Ordered*, 4>;
+  Ready take_ready();
 
   void done(Ordered& transfer);
   void barrier_done(Ordered& barrier);
@@ -39,17 +41,17 @@ class FileOrder {
 
  private:
   struct Epoch {
-    std::size_t unfinished = 0;  // transfers
-    std::deque<Ordered*> parked{};
+    std::size_t unfinished = 0;       // transfers
+    std::vector<Ordered*> waiting{};  // transfers that wait for an earlier exclusive barrier
     Ordered* barrier = nullptr;
     Barrier kind = Barrier::kSync;
-    bool started = false, finished = false;  // the barrier
+    bool started = false, finished = false;  // of the barrier
   };
 
   Epoch& epoch_of(const Ordered& entry) { return epochs_[static_cast<std::size_t>(entry.epoch - first_)]; }
 
-  std::deque<Epoch> epochs_;  // the last one has no barrier yet
-  std::uint64_t first_ = 0;   // number of epochs_.front()
+  boost::container::small_vector<Epoch, 1> epochs_;  // one more than there are barriers; the last one has none yet
+  std::uint64_t first_ = 0;                          // number of epochs_.front()
 };
 
 }  // namespace tutti::node

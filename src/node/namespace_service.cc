@@ -11,8 +11,10 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
+// Times outside the years 1678 to 2262 do not fit into a TimePoint; they are clamped.
 TimePoint to_time(const timespec& time) {
-  return TimePoint(seconds(time.tv_sec) + nanoseconds(time.tv_nsec));
+  constexpr auto kMost = std::chrono::floor<seconds>(Duration::max()) - seconds(1);
+  return TimePoint(std::clamp(seconds(time.tv_sec), -kMost, kMost) + nanoseconds(time.tv_nsec));
 }
 
 timespec to_timespec(TimePoint time) {
@@ -25,20 +27,26 @@ int to_access(std::uint8_t rights) {
          (rights & wire::kMayExecute ? X_OK : 0);
 }
 
-Root::Links to_links(bool follow) {
-  return follow ? Root::Links::kFollow : Root::Links::kStop;
+FileSystem::Links to_links(bool follow) {
+  return follow ? FileSystem::Links::kFollow : FileSystem::Links::kStop;
 }
 
-// How each request is carried out: `perform` returns the fields of the reply after its head.
+// One overload of `perform` per request. It returns the fields of the reply after its head.
 struct Context {
-  Root& root;
-  const Root::Caller& caller;
+  FileSystem& root;
+  const FileSystem::Caller& caller;
+  Clock& clock;
 };
 
 template <typename Reply>
 Result<Reply> attributes_reply(const Result<struct stat>& status) {
   if (!status) return Failure(status.error());
   return Reply{{}, to_attributes(*status)};
+}
+template <typename Reply>
+Result<Reply> attributes_reply(const Result<FileStat>& status) {
+  if (!status) return Failure(status.error());
+  return Reply{{}, to_attributes(*status, status->generation)};
 }
 
 template <typename Reply>
@@ -53,7 +61,7 @@ auto perform(const Context& on, const wire::LookupRequest& request) {
 }
 
 auto perform(const Context& on, const wire::CreateRequest& request) {
-  return attributes_reply<wire::CreateRequest::Reply>(on.root.create(on.caller, request.path,
+  return attributes_reply<wire::CreateRequest::Reply>(on.root.create({on.caller, request.deadline}, request.path,
                                                                      {.mode = request.mode,
                                                                       .exclusive = request.exclusive,
                                                                       .truncate = request.truncate,
@@ -62,47 +70,61 @@ auto perform(const Context& on, const wire::CreateRequest& request) {
 
 auto perform(const Context& on, const wire::MakeDirectoryRequest& request) {
   return attributes_reply<wire::MakeDirectoryRequest::Reply>(
-      on.root.make_directory(on.caller, request.path, request.mode));
+      on.root.make_directory({on.caller, request.deadline}, request.path, request.mode));
 }
 
-// A reply has to fit into a body: entries take at most 24 bytes and their name.
+// The reply must fit into a body, even if the client asks for more entries.
 Result<wire::ReadDirectoryReply> perform(const Context& on, const wire::ReadDirectoryRequest& request) {
-  constexpr std::size_t kMost = wire::kMaxBody / (wire::kMaxName + 32);
-  auto listing = on.root.list(on.caller, request.path,
-                              {.cursor = request.cursor, .most = std::clamp<std::size_t>(request.most, 1, kMost)});
+  const auto fitting = request.attributes ? wire::kMaxEntriesWithAttributes : wire::kMaxEntries;
+  const auto most = std::clamp<std::size_t>(request.most, 1, fitting);
+  auto listing = on.root.list(on.caller, request.path, {.cursor = request.cursor, .most = most});
   if (!listing) return Failure(listing.error());
-  wire::ReadDirectoryReply reply{.end = listing->end};
-  for (Root::Entry& entry : listing->entries)
-    reply.entries.push_back({std::move(entry.name), entry.inode, entry.type, entry.cursor});
+  wire::ReadDirectoryReply reply{.end = listing->end, .attributes = request.attributes};
+  for (FileSystem::Entry& entry : listing->entries) {
+    wire::DirectoryEntry to_send{std::move(entry.name), entry.inode, entry.type, entry.cursor};
+    if (request.attributes) {
+      const std::string path = request.path.empty() ? to_send.name : request.path + "/" + to_send.name;
+      const auto found = on.root.look_up(on.caller, path, FileSystem::Links::kStop, 0);
+      if (found) to_send.attributes = to_attributes(*found, found->generation);
+    }
+    reply.entries.push_back(std::move(to_send));
+  }
   return reply;
 }
 
 auto perform(const Context& on, const wire::RenameRequest& request) {
-  return plain_reply<wire::RenameRequest::Reply>(on.root.rename(on.caller, {request.from, request.to, request.flags}));
+  return plain_reply<wire::RenameRequest::Reply>(
+      on.root.rename({on.caller, request.deadline}, {request.from, request.to, request.flags}));
 }
 
 auto perform(const Context& on, const wire::UnlinkRequest& request) {
-  return plain_reply<wire::UnlinkRequest::Reply>(on.root.unlink(on.caller, request.path));
+  return plain_reply<wire::UnlinkRequest::Reply>(on.root.unlink({on.caller, request.deadline}, request.path));
+}
+
+auto perform(const Context& on, const wire::SyncDirectoryRequest& request) {
+  return plain_reply<wire::SyncDirectoryRequest::Reply>(on.root.sync_directory(on.caller, request.path));
 }
 
 auto perform(const Context& on, const wire::RemoveDirectoryRequest& request) {
-  return plain_reply<wire::RemoveDirectoryRequest::Reply>(on.root.remove_directory(on.caller, request.path));
+  return plain_reply<wire::RemoveDirectoryRequest::Reply>(
+      on.root.remove_directory({on.caller, request.deadline}, request.path));
 }
 
 auto perform(const Context& on, const wire::SetAttributesRequest& request) {
   using Mask = wire::SetAttributesRequest::Mask;
-  Root::Changes changes;
+  FileSystem::Changes changes;
   if (request.mask & Mask::kMode) changes.mode = request.mode;
   if (request.mask & Mask::kOwner) changes.uid = request.uid;
   if (request.mask & Mask::kGroup) changes.gid = request.gid;
   if (request.mask & Mask::kAccessed) changes.accessed = to_timespec(request.accessed);
   if (request.mask & Mask::kModified) changes.modified = to_timespec(request.modified);
   return attributes_reply<wire::SetAttributesRequest::Reply>(
-      on.root.change(on.caller, request.path, to_links(request.follow), changes));
+      on.root.change({on.caller, request.deadline}, request.path, to_links(request.follow), changes));
 }
 
 auto perform(const Context& on, const wire::SymlinkRequest& request) {
-  return attributes_reply<wire::SymlinkRequest::Reply>(on.root.symlink(on.caller, request.path, request.target));
+  return attributes_reply<wire::SymlinkRequest::Reply>(
+      on.root.symlink({on.caller, request.deadline}, request.path, request.target));
 }
 
 Result<wire::ReadLinkReply> perform(const Context& on, const wire::ReadLinkRequest& request) {
@@ -112,7 +134,8 @@ Result<wire::ReadLinkReply> perform(const Context& on, const wire::ReadLinkReque
 }
 
 auto perform(const Context& on, const wire::LinkRequest& request) {
-  return attributes_reply<wire::LinkRequest::Reply>(on.root.link(on.caller, {request.from, request.to, 0}));
+  return attributes_reply<wire::LinkRequest::Reply>(
+      on.root.link({on.caller, request.deadline}, {request.from, request.to, 0}));
 }
 
 Result<wire::GetXattrReply> perform(const Context& on, const wire::GetXattrRequest& request) {
@@ -122,8 +145,9 @@ Result<wire::GetXattrReply> perform(const Context& on, const wire::GetXattrReque
 }
 
 auto perform(const Context& on, const wire::SetXattrRequest& request) {
-  return plain_reply<wire::SetXattrRequest::Reply>(on.root.set_attribute(
-      on.caller, request.path, {request.attribute, request.value, static_cast<int>(request.flags)}));
+  return plain_reply<wire::SetXattrRequest::Reply>(
+      on.root.set_attribute({on.caller, request.deadline}, request.path,
+                            {request.attribute, request.value, static_cast<int>(request.flags)}));
 }
 
 Result<wire::ListXattrReply> perform(const Context& on, const wire::ListXattrRequest& request) {
@@ -134,7 +158,7 @@ Result<wire::ListXattrReply> perform(const Context& on, const wire::ListXattrReq
 
 auto perform(const Context& on, const wire::RemoveXattrRequest& request) {
   return plain_reply<wire::RemoveXattrRequest::Reply>(
-      on.root.remove_attribute(on.caller, request.path, request.attribute));
+      on.root.remove_attribute({on.caller, request.deadline}, request.path, request.attribute));
 }
 
 Result<wire::StatFsReply> perform(const Context& on, const wire::StatFsRequest&) {
@@ -148,9 +172,9 @@ template <typename Message>
 std::vector<std::byte> answer(const Context& on, const wire::Header& header, std::span<const std::byte> body) {
   const auto request = wire::decode<Message>(header, body);
   if (!request) return wire::encode_failure(header.type, header.tag, wire::to_head(request.error()));
-  const auto begin = std::chrono::steady_clock::now();
+  const TimePoint begin = on.clock.steady();
   auto reply = perform(on, *request);
-  const wire::Timing timing{.engine = std::chrono::steady_clock::now() - begin};
+  const wire::Timing timing{.engine = on.clock.steady() - begin};
   if (!reply) {
     wire::ReplyHead head = wire::to_head(reply.error());
     head.timing = timing;
@@ -162,8 +186,9 @@ std::vector<std::byte> answer(const Context& on, const wire::Header& header, std
 
 }  // namespace
 
-wire::Attributes to_attributes(const struct stat& status) {
+wire::Attributes to_attributes(const struct stat& status, std::uint64_t generation) {
   return {.inode = status.st_ino,
+          .generation = generation,
           .mode = status.st_mode,
           .links = static_cast<std::uint32_t>(status.st_nlink),
           .uid = status.st_uid,
@@ -176,9 +201,9 @@ wire::Attributes to_attributes(const struct stat& status) {
           .changed = to_time(status.st_ctim)};
 }
 
-std::vector<std::byte> answer_namespace(Root& root, const Root::Caller& caller, const wire::Header& header,
-                                        std::span<const std::byte> body) {
-  const Context on{root, caller};
+std::vector<std::byte> answer_namespace(FileSystem& root, Clock& clock, const FileSystem::Caller& caller,
+                                        const wire::Header& header, std::span<const std::byte> body) {
+  const Context on{root, caller, clock};
   switch (header.type) {
     case wire::Type::kLookup:
       return answer<wire::LookupRequest>(on, header, body);
@@ -192,6 +217,8 @@ std::vector<std::byte> answer_namespace(Root& root, const Root::Caller& caller, 
       return answer<wire::RenameRequest>(on, header, body);
     case wire::Type::kUnlink:
       return answer<wire::UnlinkRequest>(on, header, body);
+    case wire::Type::kSyncDirectory:
+      return answer<wire::SyncDirectoryRequest>(on, header, body);
     case wire::Type::kRemoveDirectory:
       return answer<wire::RemoveDirectoryRequest>(on, header, body);
     case wire::Type::kSetAttributes:
@@ -214,7 +241,7 @@ std::vector<std::byte> answer_namespace(Root& root, const Root::Caller& caller, 
       return answer<wire::StatFsRequest>(on, header, body);
     default:
       return wire::encode_failure(header.type, header.tag,
-                                  {wire::kMalformed, "not something a client may ask a node for", {}});
+                                  {wire::kMalformed, "a node does not serve this type of message", {}});
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One daemon: a queue with a policy in front of an engine, reached through sockets.
+// One storage daemon: receives requests through sockets, orders them by a policy, carries them out with an engine.
 //
 //   auto node = Node::start({.directory = "/scratch", .listen = {"unix:/run/tutti/node0.sock"}});
 //   ...
@@ -20,37 +20,43 @@
 
 namespace tutti {
 
-// What is known of the device below decides how much a node keeps in flight: enough to keep the device busy, and no
-// more, because what is in flight is out of the policy's hands.
+// Default queue depth (batches in flight at the engine) for a class of devices; 0: unknown class. It is just large
+// enough to keep the device busy, because the policy cannot reorder requests that are in flight.
 std::size_t default_depth(const std::string& device_class);
 std::vector<std::string> device_classes();  // "hdd", "ssd", "nvme", "null"
 
 struct NodeOptions {
   std::string name = "node0";
-  std::string directory{};            // that is served
+  std::string directory{};            // served to clients
   std::vector<std::string> listen{};  // "unix:PATH", "tcp:HOST:PORT", "local:NAME"
-  std::vector<TargetId> targets{0};   // that this node owns
 
   std::string engine = "posix";            // or "null"
-  bool direct = false;                     // around the page cache
-  std::optional<ModelledOptions> model{};  // takes the time of this device, over the engine
+  bool direct = false;                     // O_DIRECT: bypass the page cache
+  std::optional<ModelledOptions> model{};  // delays completions as this device would
 
   std::string policy = "concert";
   PolicyOptions policy_options{};
   std::size_t depth = 0;  // batches in flight at the engine; 0: default_depth(device_class)
   std::string device_class = "ssd";
 
-  Bytes write_buffers{64 << 20};  // payloads that have arrived and are not written yet
-  Bytes read_buffers{64 << 20};   // payloads that were read and are not sent yet
+  Bytes write_buffers{64 << 20};  // memory for payloads that were received and are not written yet
+  Bytes read_buffers{64 << 20};   // memory for payloads that were read and are not sent yet
+  Duration memory_patience = std::chrono::seconds(10);  // a read waits this long for memory, then the client repeats it
   std::size_t max_waiting = 65536;
   std::size_t max_open_files = 4096;
   std::size_t max_connections = 4096;
   wire::Limits limits{};  // per connection
 
-  std::string key_file{};  // for TCP
+  std::string key_file{};  // for TCP; empty: none
   bool munge = false;
-  std::size_t transport_threads = 2;  // receive, serve what needs no waiting, and reply
-  std::size_t worker_threads = 2;
+  // "cgroup": the job numbers of clients on this machine are compared with their cgroups, where these name a job.
+  // "slurm": other clients that the node has authenticated are asked about at the batch system, too (net/job_check.h).
+  std::string job_check = "cgroup";
+  std::string job_command{};  // that asks the batch system; empty: net::kSlurmCommand
+  Duration fence_time{};      // of the process's watchdog, for clients; zero: not known
+  bool exclusive = false;  // only one process at a time serves this node (PidFile), until all its operations have ended
+  std::size_t transport_threads = 2;  // receive, dispatch, and reply
+  std::size_t worker_threads = 2;     // run file system calls that may block
 
   // For tests: wraps the engine.
   std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)> wrap_engine{};
@@ -59,25 +65,25 @@ struct NodeOptions {
 // Thread-safe.
 class Node {
  public:
-  // kInvalid names the option at fault; kIo the directory or endpoint.
+  // kInvalid: the message names the wrong option; kIo: it names the directory or endpoint.
   static Result<std::unique_ptr<Node>> start(NodeOptions options);
-  // Stops, dropping what waits, unless stop() was called.
+  // Stops the node and drops waiting requests, unless stop() was called.
   virtual ~Node() = default;
 
-  // Where it listens, with ports that were free.
+  // Where it listens; port 0 is replaced by the port that was chosen.
   virtual std::vector<std::string> endpoints() const = 0;
 
-  // Refuses new requests, finishes (or drops) what waits, and returns when all is answered or `patience` is over;
-  // false then. Connections are closed afterwards.
+  // Refuses new requests, serves (kDrain) or drops (kDrop) the waiting ones, and closes the connections. Returns false
+  // if not everything was answered within `patience`; the rest is dropped then.
   virtual bool stop(Scheduler::Stop how, Duration patience = std::chrono::seconds(30)) = 0;
 
-  // Waits until somebody entitled to it asks for the node to stop through a connection, or interrupt() is called.
-  // Returns how.
+  // Blocks until a client that may do so asks the node to stop, or interrupt() is called. Returns how to stop.
   virtual Scheduler::Stop wait_for_stop() = 0;
   virtual void interrupt(Scheduler::Stop how) = 0;
 
   virtual Result<void> set_policy(const std::string& name, const PolicyOptions& options) = 0;
-  virtual wire::StatisticsReply statistics() const = 0;
+  // Usage rows with usage_key() >= `first`. If the reply's `more` is set, there are further rows.
+  virtual wire::StatisticsReply statistics(const wire::UsageKey& first = {}) const = 0;
   virtual wire::HealthReply health() const = 0;
 };
 

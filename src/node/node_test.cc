@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole node behind its socket.
+// A whole live node, through its socket.
 #include "node/node.h"
 
 #include <fcntl.h>
@@ -13,76 +13,20 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <set>
 #include <thread>
 
 #include "base/prng.h"
 #include "base/temporary_directory.h"
 #include "engine/engine.h"
+#include "node/control.h"
+#include "node/engine_latch_testing.h"
 #include "node/test_client.h"
 
 namespace tutti::node {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Holds operations back until told to let them go.
-class Gate {
- public:
-  std::function<std::unique_ptr<Engine>(std::unique_ptr<Engine>)> wrapper() {
-    return [this](std::unique_ptr<Engine> inner) -> std::unique_ptr<Engine> {
-      return std::make_unique<Held>(std::move(inner), *this);
-    };
-  }
-  void open() {
-    std::vector<Operation*> held;
-    Engine* inner = nullptr;
-    {
-      std::lock_guard lock(mutex_);
-      open_ = true;
-      held.swap(held_);
-      inner = inner_;
-    }
-    if (!held.empty()) inner->submit(held);
-  }
-  void wait(std::size_t count) {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30), [&] { return held_.size() >= count; }));
-  }
-  std::size_t held() {
-    std::lock_guard lock(mutex_);
-    return held_.size();
-  }
-
- private:
-  class Held : public Engine {
-   public:
-    Held(std::unique_ptr<Engine> inner, Gate& gate) : inner_(std::move(inner)), gate_(gate) {}
-    std::string name() const override { return "held"; }
-    bool takes_pages() const override { return inner_->takes_pages(); }
-    void submit(std::span<Operation* const> operations) override {
-      {
-        std::lock_guard lock(gate_.mutex_);
-        gate_.inner_ = inner_.get();
-        if (!gate_.open_) {
-          gate_.held_.insert(gate_.held_.end(), operations.begin(), operations.end());
-          gate_.changed_.notify_all();
-          return;
-        }
-      }
-      inner_->submit(operations);
-    }
-
-   private:
-    std::unique_ptr<Engine> inner_;
-    Gate& gate_;
-  };
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false;
-  Engine* inner_ = nullptr;
-  std::vector<Operation*> held_;
-};
 
 class NodeTest : public testing::Test {
  protected:
@@ -99,10 +43,10 @@ class NodeTest : public testing::Test {
     ASSERT_TRUE(started) << started.error().message;
     node_ = std::move(*started);
   }
-  // One operation at a time goes to an engine that waits for the gate.
-  void start_behind(Gate& gate) {
+  // One operation at a time, in an engine that the test releases.
+  void start_with(EngineLatch& latch) {
     options_.depth = 1;
-    options_.wrap_engine = gate.wrapper();
+    options_.wrap_engine = latch.wrapper();
     start();
   }
   wire::FileReference create(TestClient& client, const std::string& path, std::uint64_t key) {
@@ -139,7 +83,7 @@ TEST_F(NodeTest, WritesAndReadsPlainFiles) {
   const auto reply = client.call(past);
   EXPECT_THAT(reply.lengths, testing::ElementsAre(0U, 1U));
   std::ofstream(directory_ + "/a", std::ios::app) << "!";
-  EXPECT_EQ(client.read(file, {{11, 10}}), "!") << "what others write beside Tutti is the same file";
+  EXPECT_EQ(client.read(file, {{11, 10}}), "!") << "what other programs write without Tutti is in the same file";
 }
 
 TEST_F(NodeTest, NamesActOnTheDirectory) {
@@ -161,7 +105,7 @@ TEST_F(NodeTest, NamesActOnTheDirectory) {
   EXPECT_EQ(client.call(wire::RemoveDirectoryRequest{.path = "d"}).head.status, ENOTEMPTY);
 }
 
-TEST_F(NodeTest, PipelinedRequestsOfOneConnectionKeepTheirOrderWhereItMatters) {
+TEST_F(NodeTest, PipelinedNamespaceAndDataRequestsKeepTheirOrder) {
   start();
   TestClient client(endpoint_);
   const auto made = client.send(wire::MakeDirectoryRequest{.path = "d"});
@@ -198,34 +142,65 @@ TEST_F(NodeTest, KeysPathsAndInodes) {
   EXPECT_EQ(client.write({9, "d", 0}, 0, "x").head.status, EISDIR);
 }
 
-TEST_F(NodeTest, AFailureIsItsOwnersAlone) {
+TEST_F(NodeTest, AnErrorInAMergedBatchFailsOnlyTheRequestItBelongsTo) {
   options_.depth = 1;
   options_.policy = "to";  // merges what adjoins
-  Gate gate;
+  EngineLatch latch;
   options_.wrap_engine = [&](std::unique_ptr<Engine> inner) {
     auto faulty = make_faulty_engine(std::move(inner), [](const Operation& operation) -> std::optional<Fault> {
       const std::uint64_t bad = 4096 + 100;
       if (operation.offset <= bad && bad < operation.offset + operation.length()) return Fault{.error = EIO};
       return std::nullopt;
     });
-    return gate.wrapper()(std::move(faulty));
+    return latch.wrapper()(std::move(faulty));
   };
   start();
   TestClient first(endpoint_), second(endpoint_);
   const auto file = create(first, "a", 1);
   const auto blocker = first.send(TestClient::write_request(file, 1 << 20, 1), "b");
-  gate.wait(1);
-  // These three wait behind the blocker and go out as one operation.
+  latch.wait(1);
+  // These three wait behind the first one and are then merged into one operation.
   const auto before = second.send(TestClient::write_request(file, 0, 4096), std::string(4096, '1'));
   const auto bad = first.send(TestClient::write_request(file, 4096, 4096), std::string(4096, '2'));
   const auto after = second.send(TestClient::write_request(file, 8192, 4096), std::string(4096, '3'));
   while (node_->statistics().waiting < 3) std::this_thread::yield();
-  gate.open();
+  latch.open();
   EXPECT_EQ(first.head(blocker).status, 0);
   EXPECT_EQ(first.head(bad).status, EIO);
   EXPECT_EQ(second.head(before).status, 0);
   EXPECT_EQ(second.head(after).status, 0);
   EXPECT_EQ(content("a").substr(8192, 4096), std::string(4096, '3'));
+}
+
+// A merged operation fails when the deadline of one of its requests has passed: that one is not repeated.
+TEST_F(NodeTest, PartsOfAFailedBatchAreNotRepeatedAfterTheirDeadline) {
+  options_.depth = 1;
+  options_.policy = "to";  // merges what adjoins
+  EngineLatch latch;
+  std::atomic<TimePoint> deadline{};
+  options_.wrap_engine = [&](std::unique_ptr<Engine> inner) {
+    auto faulty = make_faulty_engine(std::move(inner), [&](const Operation& operation) -> std::optional<Fault> {
+      if (operation.memory.size() == 1) return std::nullopt;
+      while (net::steady_now() <= deadline.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return Fault{.error = EIO};
+    });
+    return latch.wrapper()(std::move(faulty));
+  };
+  start();
+  TestClient client(endpoint_);
+  const auto file = create(client, "a", 1);
+  const auto blocker = client.send(TestClient::write_request(file, 1 << 20, 1), "b");
+  latch.wait(1);
+  auto write = TestClient::write_request(file, 0, 4096);
+  write.data.deadline = deadline = net::steady_now() + std::chrono::milliseconds(300);
+  const auto late = client.send(write, std::string(4096, '1'));
+  const auto other = client.send(TestClient::write_request(file, 4096, 4096), std::string(4096, '2'));
+  while (node_->statistics().waiting < 2) std::this_thread::yield();
+  latch.open();
+  EXPECT_EQ(client.head(blocker).status, 0);
+  EXPECT_EQ(client.head(late).status, wire::kExpired);
+  EXPECT_EQ(client.head(other).status, 0);
+  EXPECT_EQ(content("a").substr(0, 8192), std::string(4096, '\0') + std::string(4096, '2'));
 }
 
 std::string pattern(std::size_t size, std::size_t seed) {
@@ -234,13 +209,13 @@ std::string pattern(std::size_t size, std::size_t seed) {
   return text;
 }
 
-// By reference or not, joined with its neighbour or not, in one extent or several, after some that failed.
-TEST_F(NodeTest, LargeWritesOfEveryKindAreTheSameFile) {
+// By reference or copied, merged or not, in one extent or several, after failed ones.
+TEST_F(NodeTest, LargeWritesOfEveryKindGiveTheSameFile) {
   options_.depth = 1;
   options_.policy = "to";
-  Gate gate;
+  EngineLatch latch;
   options_.wrap_engine = [&](std::unique_ptr<Engine> inner) {
-    return gate.wrapper()(make_faulty_engine(std::move(inner), [](const Operation& operation) -> std::optional<Fault> {
+    return latch.wrapper()(make_faulty_engine(std::move(inner), [](const Operation& operation) -> std::optional<Fault> {
       if (operation.offset >= 64 << 20) return Fault{.error = EIO};
       if (operation.offset == 12 << 20) return Fault{.at_most = 70000};
       return std::nullopt;
@@ -248,7 +223,7 @@ TEST_F(NodeTest, LargeWritesOfEveryKindAreTheSameFile) {
   };
   start();
   TestClient client(endpoint_);
-  EXPECT_TRUE(client.connection().welcome().lend);
+  EXPECT_TRUE(client.connection().welcome().by_reference);
   const auto file = create(client, "a", 1);
   struct Write {
     std::uint64_t offset;
@@ -282,7 +257,7 @@ TEST_F(NodeTest, LargeWritesOfEveryKindAreTheSameFile) {
   expected.replace(12 << 20, 70000, pattern(300000, 12 << 20).substr(0, 70000));
   const auto listed = client.send(list, text);
   while (node_->statistics().waiting < writes.size()) std::this_thread::yield();
-  gate.open();
+  latch.open();
   for (std::size_t i = 0; i < writes.size(); ++i) EXPECT_EQ(client.head(tags[i]).status, writes[i].status) << i;
   EXPECT_EQ(client.head(listed).status, 0);
   const std::string found = content("a");
@@ -295,13 +270,13 @@ TEST_F(NodeTest, LargeWritesOfEveryKindAreTheSameFile) {
   EXPECT_TRUE(found == expected);
 }
 
-TEST_F(NodeTest, ALostConnectionTakesItsPagesAlong) {
-  Gate gate;
-  start_behind(gate);
+TEST_F(NodeTest, PagesOfALostConnectionAreNotWritten) {
+  EngineLatch latch;
+  start_with(latch);
   TestClient other(endpoint_);
   const auto file = create(other, "a", 1);
   const auto blocker = other.send(TestClient::write_request(file, 0, 1), "b");
-  gate.wait(1);
+  latch.wait(1);
   {
     TestClient client(endpoint_);
     client.checksums = false;
@@ -310,43 +285,82 @@ TEST_F(NodeTest, ALostConnectionTakesItsPagesAlong) {
     while (node_->statistics().waiting < 3) std::this_thread::yield();
   }
   while (node_->statistics().waiting > 0 || node_->statistics().buffer_bytes > 4096) std::this_thread::yield();
-  gate.open();
+  latch.open();
   EXPECT_EQ(other.head(blocker).status, 0);
   EXPECT_EQ(content("a"), "b");
 }
 
 TEST_F(NodeTest, ARequestPastItsDeadlineIsRefusedAndNeverApplied) {
-  Gate gate;
-  start_behind(gate);
+  EngineLatch latch;
+  start_with(latch);
   TestClient client(endpoint_);
   const auto file = create(client, "a", 1);
   const auto blocker = client.send(TestClient::write_request(file, 0, 1), "b");
-  gate.wait(1);
+  latch.wait(1);
   auto late = TestClient::write_request(file, 10, 4);
-  late.data.deadline = client.connection().node_time(net::steady_now() + std::chrono::milliseconds(5));
+  late.data.deadline = client.connection().welcome().now + std::chrono::milliseconds(5);
   const auto refused = client.send(late, "late");
   auto in_time = TestClient::write_request(file, 20, 2);
-  in_time.data.deadline = client.connection().node_time(net::steady_now() + std::chrono::hours(1));
+  in_time.data.deadline = client.connection().welcome().now + std::chrono::hours(1);
   const auto kept = client.send(in_time, "ok");
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  gate.open();
+  latch.open();
   EXPECT_EQ(client.head(blocker).status, 0);
   EXPECT_EQ(client.head(refused).status, wire::kExpired);
   EXPECT_EQ(client.head(kept).status, 0);
   EXPECT_EQ(content("a"), std::string("b") + std::string(19, '\0') + "ok");
 }
 
-TEST_F(NodeTest, RepliesSayWhereTheTimeWent) {
-  Gate gate;
-  start_behind(gate);
+TEST_F(NodeTest, AClientRenewsTheDeadlinesOfItsRequests) {
+  EngineLatch latch;
+  start_with(latch);
+  TestClient client(endpoint_);
+  const auto file = create(client, "a", 1);
+  const auto blocker = client.send(TestClient::write_request(file, 0, 1), "b");
+  latch.wait(1);
+  const TimePoint now = client.connection().welcome().now;
+  auto write = TestClient::write_request(file, 1, 2);
+  write.data.deadline = now + std::chrono::milliseconds(5);
+  const auto renewed = client.send(write, "ok");
+  client.send(wire::Renew{now + std::chrono::hours(1)});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  client.call(wire::HealthRequest{});  // the node has received the renewal
+  latch.open();
+  EXPECT_EQ(client.head(blocker).status, 0);
+  EXPECT_EQ(client.head(renewed).status, 0);
+  EXPECT_EQ(content("a"), "bok");
+}
+
+TEST_F(NodeTest, ANodeReportsProgressToClientsThatWait) {
+  EngineLatch latch;
+  start_with(latch);
+  TestClient client(endpoint_), idle(endpoint_);
+  const auto file = create(client, "a", 1);
+  const auto sync = client.send(wire::FsyncRequest{{.file = file}});
+  latch.wait(1);
+  const auto progress = [](TestClient& of) {
+    const auto answer = of.wait(0);
+    return wire::decode<wire::Progress>(answer.message.header, answer.message.body).value();
+  };
+  const auto report = progress(client);
+  EXPECT_TRUE(report.syncing);
+  EXPECT_GT(report.head.now, client.connection().welcome().now);
+  EXPECT_FALSE(progress(idle).syncing);
+  latch.open();
+  EXPECT_EQ(client.head(sync).status, 0);
+}
+
+TEST_F(NodeTest, RepliesReportTimesOfQueueAndEngine) {
+  EngineLatch latch;
+  start_with(latch);
   TestClient client(endpoint_);
   const auto file = create(client, "a", 1);
   const auto first = client.send(TestClient::write_request(file, 0, 1), "1");
-  gate.wait(1);
+  latch.wait(1);
   const auto second = client.send(TestClient::write_request(file, 100, 1), "2");
   while (node_->statistics().waiting < 1) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  gate.open();
+  latch.open();
   EXPECT_GE(client.head(first).timing.engine, std::chrono::milliseconds(20));
   EXPECT_GE(client.head(second).timing.queued, std::chrono::milliseconds(20));
 }
@@ -380,9 +394,9 @@ TEST_F(NodeTest, ThePolicyIsSwitchedUnderLoadAndNothingIsLost) {
   EXPECT_EQ(control.call(wire::PolicyShowRequest{}).policy, "twins");
 }
 
-TEST_F(NodeTest, StoppingFinishesWhatWaits) {
-  Gate gate;
-  start_behind(gate);
+TEST_F(NodeTest, StopWithDrainServesWaitingRequests) {
+  EngineLatch latch;
+  start_with(latch);
   TestClient client(endpoint_);
   const auto file = create(client, "a", 1);
   std::vector<std::uint64_t> tags;
@@ -392,49 +406,49 @@ TEST_F(NodeTest, StoppingFinishesWhatWaits) {
   EXPECT_EQ(node_->wait_for_stop(), Scheduler::Stop::kDrain);
   auto stopped = std::async(std::launch::async, [&] { return node_->stop(Scheduler::Stop::kDrain); });
   while (!node_->health().stopping) std::this_thread::yield();
-  gate.open();
+  latch.open();
   EXPECT_TRUE(stopped.get());
   for (const auto tag : tags) EXPECT_EQ(client.head(tag).status, 0);
   EXPECT_EQ(fs::file_size(directory_ + "/a"), 19U);
 }
 
-TEST_F(NodeTest, StoppingAtOnceSaysSoToThoseWhoWait) {
-  Gate gate;
-  start_behind(gate);
+TEST_F(NodeTest, StopWithDropFailsWaitingRequests) {
+  EngineLatch latch;
+  start_with(latch);
   TestClient client(endpoint_);
   const auto file = create(client, "a", 1);
   const auto under_way = client.send(TestClient::write_request(file, 0, 1), "x");
-  gate.wait(1);
+  latch.wait(1);
   const auto waits = client.send(TestClient::write_request(file, 10, 1), "x");
   while (node_->statistics().waiting < 1) std::this_thread::yield();
   auto stopped = std::async(std::launch::async, [&] { return node_->stop(Scheduler::Stop::kDrop); });
   EXPECT_EQ(client.head(waits).status, wire::kStopping);
-  gate.open();
+  latch.open();
   EXPECT_TRUE(stopped.get());
   EXPECT_EQ(client.head(under_way).status, 0);
   EXPECT_EQ(fs::file_size(directory_ + "/a"), 1U);
 }
 
-TEST_F(NodeTest, WhatALostConnectionAskedForIsTakenBack) {
-  Gate gate;
-  start_behind(gate);
+TEST_F(NodeTest, WaitingRequestsOfALostConnectionAreCancelled) {
+  EngineLatch latch;
+  start_with(latch);
   auto lost = std::make_unique<TestClient>(endpoint_);
   TestClient client(endpoint_);
   const auto file = create(client, "a", 1);
   const auto blocker = client.send(TestClient::write_request(file, 0, 1), "b");
-  gate.wait(1);
+  latch.wait(1);
   for (std::uint64_t i = 1; i <= 20; ++i) lost->send(TestClient::write_request(file, 100 * i, 1), "l");
   while (node_->statistics().waiting < 20) std::this_thread::yield();
   lost.reset();
   while (node_->statistics().waiting > 0) std::this_thread::yield();
-  gate.open();
+  latch.open();
   EXPECT_EQ(client.head(blocker).status, 0);
   EXPECT_EQ(fs::file_size(directory_ + "/a"), 1U);
   for (const wire::Usage& usage : node_->statistics().usage) EXPECT_EQ(usage.waiting, 0U);
 }
 
 TEST_F(NodeTest, ReadsWaitForMemoryAndAllGetIt) {
-  options_.read_buffers = Bytes(0);  // raised to the least that works: one largest payload
+  options_.read_buffers = Bytes(0);  // raised to the minimum: one largest payload
   options_.depth = 8;
   options_.limits = {.requests = 64, .bytes = 1 << 30};
   start();
@@ -448,6 +462,102 @@ TEST_F(NodeTest, ReadsWaitForMemoryAndAllGetIt) {
     tags.push_back(client.send(request));
   }
   for (const auto tag : tags) EXPECT_EQ(client.wait(tag).message.payload.size(), std::size_t{4} << 20);
+}
+
+wire::ReadRequest read_request(const wire::FileReference& file, std::uint64_t offset, std::uint64_t length) {
+  wire::ReadRequest request;
+  request.data.file = file;
+  request.extents = {{offset, length}};
+  return request;
+}
+
+// Two batches of two reads need more memory together than there is.
+TEST_F(NodeTest, BatchesHoldNoMemoryWhileTheyWait) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  options_.read_buffers = Bytes(16 * kMiB);
+  options_.policy = "to";  // merges what adjoins
+  options_.limits = {.requests = 64, .bytes = 1 << 30};
+  EngineLatch latch;
+  options_.wrap_engine = latch.wrapper();
+  options_.depth = 3;
+  start();
+  TestClient client(endpoint_);
+  const auto file = create(client, "big", 1);
+  fs::resize_file(directory_ + "/big", 40 * kMiB);
+  std::vector<std::uint64_t> tags{client.send(read_request(file, 36 * kMiB, 4 * kMiB)),
+                                  client.send(TestClient::write_request(file, 31 * kMiB, 1), "w"),
+                                  client.send(TestClient::write_request(file, 33 * kMiB, 1), "w")};
+  latch.wait(3);
+  for (const auto& [at, size] : {std::pair{0, 8}, {8, 8}, {17, 4}, {21, 8}})
+    tags.push_back(client.send(read_request(file, at * kMiB, size * kMiB)));
+  while (node_->statistics().waiting < 4) std::this_thread::yield();
+  latch.release_writes();
+  while (node_->statistics().waiting > 0) std::this_thread::yield();
+  latch.open();
+  for (const auto tag : tags) EXPECT_EQ(client.head(tag).status, 0);
+}
+
+TEST_F(NodeTest, ReadsGetMemoryInOrderAndSmallOnesAtOnce) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  options_.read_buffers = Bytes(16 * kMiB);
+  options_.memory_patience = std::chrono::seconds(1);
+  options_.policy = "fifo";
+  options_.limits = {.requests = 64, .bytes = 1 << 30};
+  EngineLatch latch;
+  options_.wrap_engine = latch.wrapper();
+  options_.depth = 8;
+  start();
+  TestClient client(endpoint_);
+  const auto file = create(client, "big", 1);
+  const auto opening = client.send(TestClient::write_request(file, 0, 1), "w");
+  latch.wait(1);
+  latch.release_writes();
+  EXPECT_EQ(client.head(opening).status, 0);
+  TestClient second(endpoint_), third(endpoint_), fourth(endpoint_);
+  const auto read = [&](TestClient& from, std::uint64_t size) {
+    from.call(wire::StatRequest{file});  // opens it
+    const auto tag = from.send(read_request(file, 0, size));
+    from.call(wire::HealthRequest{});  // it was dispatched
+    return tag;
+  };
+  const auto first = read(client, 8 * kMiB), large = read(second, 16 * kMiB);
+  const auto behind = read(third, 4 * kMiB), small = read(fourth, 4096);
+  latch.wait(2);
+  EXPECT_EQ(latch.held(), 2u) << "the first and the small one";
+  EXPECT_EQ(second.head(large).status, EAGAIN);
+  latch.wait(3);
+  latch.open();
+  EXPECT_EQ(client.head(first).status, 0);
+  EXPECT_EQ(third.head(behind).status, 0);
+  EXPECT_EQ(fourth.head(small).status, 0);
+}
+
+TEST_F(NodeTest, AConnectionThatHoldsItsShareOfReadMemoryDoesNotDelayOthers) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  options_.read_buffers = Bytes(16 * kMiB);
+  options_.policy = "fifo";
+  options_.limits = {.requests = 64, .bytes = 1 << 30};
+  EngineLatch latch;
+  options_.wrap_engine = latch.wrapper();
+  options_.depth = 8;
+  start();
+  TestClient client(endpoint_);
+  const auto file = create(client, "big", 1);
+  const auto opening = client.send(TestClient::write_request(file, 0, 1), "w");
+  latch.wait(1);
+  latch.release_writes();
+  EXPECT_EQ(client.head(opening).status, 0);
+  TestClient other(endpoint_);
+  other.call(wire::StatRequest{file});  // opens it
+  std::vector<std::uint64_t> tags;
+  for (int i = 0; i < 3; ++i) tags.push_back(client.send(read_request(file, 0, 4 * kMiB)));
+  client.call(wire::HealthRequest{});  // all of them were dispatched
+  const auto beside = other.send(read_request(file, 0, 4 * kMiB));
+  latch.wait(3);
+  EXPECT_EQ(latch.held(), 3u) << "two of the first client, and the one of the second";
+  latch.open();
+  EXPECT_EQ(other.head(beside).status, 0);
+  for (const auto tag : tags) EXPECT_EQ(client.head(tag).status, 0);
 }
 
 TEST_F(NodeTest, StatisticsAreByApplicationAndTarget) {
@@ -467,7 +577,112 @@ TEST_F(NodeTest, StatisticsAreByApplicationAndTarget) {
   EXPECT_EQ(client.call(wire::HealthRequest{}).process, static_cast<std::uint32_t>(getpid()));
 }
 
+TEST_F(NodeTest, StatisticsOfManyApplicationsAreComplete) {
+  start();
+  TestClient client(endpoint_, {.job = std::string(300, 'j')});
+  const auto file = create(client, "a", 1);
+  constexpr ApplicationId kApplications = 1500;
+  for (ApplicationId id = 1; id <= kApplications; ++id) {
+    auto request = TestClient::write_request(file, 0, 5);
+    request.data.stamp.application = id;
+    ASSERT_EQ(client.call(request, "12345").head.status, 0);
+  }
+  auto control = Control::connect({.endpoint = endpoint_});
+  ASSERT_TRUE(control) << control.error().message;
+  const auto statistics = (*control)->statistics();
+  ASSERT_TRUE(statistics) << statistics.error().message;
+  ASSERT_EQ(statistics->usage.size(), kApplications);
+  for (ApplicationId id = 1; id <= kApplications; ++id) {
+    EXPECT_EQ(statistics->usage[id - 1].application, id);
+    EXPECT_EQ(statistics->usage[id - 1].written_bytes, 5U);
+    EXPECT_EQ(statistics->usage[id - 1].job, std::string(255, 'j'));
+  }
+}
+
+TEST_F(NodeTest, LongListingsContinueInFurtherMessages) {
+  start();
+  constexpr int kFiles = 2000;
+  for (int i = 0; i < kFiles; ++i) {
+    const auto number = std::to_string(i);
+    std::ofstream(directory_ + "/" + std::string(255 - number.size(), 'n') + number).flush();
+  }
+  TestClient client(endpoint_);
+  for (const bool attributes : {false, true}) {
+    std::set<std::string> names;
+    wire::ReadDirectoryRequest request{.path = "", .most = ~std::uint32_t{0}, .attributes = attributes};
+    for (bool end = false; !end;) {
+      const auto reply = client.call(request);
+      ASSERT_EQ(reply.head.status, 0) << reply.head.message;
+      for (const auto& entry : reply.entries) {
+        EXPECT_TRUE(names.insert(entry.name).second);
+        EXPECT_EQ(S_ISREG(entry.attributes.mode), attributes);
+        EXPECT_EQ(entry.attributes.inode, attributes ? entry.inode : 0);
+        request.cursor = entry.next;
+      }
+      end = reply.end;
+    }
+    EXPECT_EQ(names.size(), std::size_t{kFiles});
+  }
+}
+
+TEST_F(NodeTest, TooLongPolicyOptionsAreAnErrorNotACrash) {
+  std::string weights = "1=1";
+  while (weights.size() < 2000) weights += fmt::format(",{}=1", 1 + weights.size());
+  options_.policy = "fair";
+  options_.policy_options = {{"weights", weights}};
+  start();
+  TestClient client(endpoint_);
+  EXPECT_EQ(client.call(wire::PolicyShowRequest{}).options.at("weights"), weights);
+  while (weights.size() <= wire::kMaxOption) weights += fmt::format(",{}=1", 1 + weights.size());
+  ASSERT_TRUE(node_->set_policy("fair", {{"weights", weights}}));
+  const auto reply = client.call(wire::PolicyShowRequest{});
+  EXPECT_EQ(reply.head.status, EMSGSIZE);
+  EXPECT_THAT(reply.head.message, testing::HasSubstr("option value is too long"));
+  auto control = Control::connect({.endpoint = endpoint_});
+  EXPECT_EQ((*control)->set_policy("fair", {{"weights", weights}}).error().system, EMSGSIZE);
+  EXPECT_EQ(client.call(wire::HealthRequest{}).policy, "fair");
+}
+
+TEST_F(NodeTest, ForgetsFileKeysPastALimit) {
+  start();
+  TestClient client(endpoint_);
+  auto file = create(client, "a", 1);
+  for (; file.key < 10000; ++file.key) ASSERT_EQ(client.call(wire::StatRequest{file}).head.status, 0);
+  std::size_t known = 0;
+  for (file.key = 1, file.path.clear(); file.key < 10000; ++file.key) {
+    const auto status = client.call(wire::StatRequest{file}).head.status;
+    if (status == 0)
+      ++known;
+    else
+      ASSERT_EQ(status, wire::kUnknownFile);
+  }
+  EXPECT_GT(known, 1000U);
+  EXPECT_LT(known, 5000U);
+}
+
+TEST_F(NodeTest, TimesBeyondTheRangeAreClamped) {
+  start();
+  TestClient client(endpoint_);
+  create(client, "a", 1);
+  const timespec far[2] = {{12'000'000'000, 0}, {12'000'000'000, 0}};  // the year 2350
+  ASSERT_EQ(utimensat(AT_FDCWD, (directory_ + "/a").c_str(), far, 0), 0);
+  EXPECT_GT(client.call(wire::LookupRequest{.path = "a"}).attributes.modified, TimePoint(std::chrono::hours(24 * 365)));
+}
+
+TEST_F(NodeTest, StopsWhileFilesAreBeingOpened) {
+  for (int round = 0; round < 20; ++round) {
+    start();
+    TestClient client(endpoint_);
+    auto file = create(client, "a", 1);
+    for (; file.key < 200; ++file.key) client.send(wire::StatRequest{file});
+    EXPECT_TRUE(node_->stop(Scheduler::Stop::kDrain));
+  }
+}
+
 TEST_F(NodeTest, WrongOptionsAreNamed) {
+  options_.name = std::string(256, 'n');
+  EXPECT_THAT(Node::start(options_).error().message, testing::HasSubstr("at most 255"));
+  options_.name = "node0";
   options_.engine = "paper";
   EXPECT_EQ(Node::start(options_).error().code, ErrorCode::kInvalid);
   options_.engine = "posix";

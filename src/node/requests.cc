@@ -6,71 +6,86 @@
 namespace tutti::node {
 namespace {
 
-DataRequest with_head(Job::Kind kind, const wire::Header& header, wire::DataHead head) {
-  auto job = std::make_unique<Job>();
-  job->kind = kind;
-  job->tag = header.tag;
-  job->target = head.target;
-  job->stamp = head.stamp;
-  job->deadline = head.deadline;
-  return {std::move(job), std::move(head.file)};
+using Kind = ClientRequest::Kind;
+using RequestPointer = std::unique_ptr<ClientRequest>;
+
+RequestPointer with_head(Kind kind, const wire::Header& header, wire::DataHead head) {
+  auto request = std::make_unique<ClientRequest>();
+  request->kind = kind;
+  request->tag = header.tag;
+  request->target = head.target;
+  request->stamp = head.stamp;
+  request->sent_deadline = head.deadline;
+  request->reference = std::move(head.file);
+  return request;
 }
 
-void add_pieces(Job& job, const std::vector<wire::Extent>& extents) {
-  job.pieces.reserve(extents.size());
+void add_extents(ClientRequest& request, const wire::Extents& extents) {
+  request.extents.reserve(extents.size());
   for (const wire::Extent& extent : extents) {
-    job.pieces.push_back(
-        {&job, extent.offset, static_cast<std::uint32_t>(extent.length), 0, static_cast<std::uint32_t>(job.total)});
-    job.total += extent.length;
+    request.extents.push_back({&request, 0, extent.offset, static_cast<std::uint32_t>(extent.length), 0,
+                               static_cast<std::uint32_t>(request.total)});
+    request.total += extent.length;
   }
 }
 
-Result<DataRequest> read_job(const net::Incoming& message) {
-  auto request = wire::decode<wire::ReadRequest>(message.header, message.body);
-  if (!request) return Failure(request.error());
-  DataRequest made = with_head(Job::Kind::kRead, message.header, std::move(request->data));
-  made.job->checksum = request->checksum;
-  add_pieces(*made.job, request->extents);
-  return made;
+Result<RequestPointer> decode_read(const net::Incoming& message) {
+  auto decoded = wire::decode<wire::ReadRequest>(message.header, message.body);
+  if (!decoded) return Failure(decoded.error());
+  auto request = with_head(Kind::kRead, message.header, std::move(decoded->data));
+  request->checksum = decoded->checksum;
+  add_extents(*request, decoded->extents);
+  return request;
 }
 
-Result<DataRequest> write_job(net::Incoming& message) {
-  auto request = wire::decode<wire::WriteRequest>(message.header, message.body);
-  if (!request) return Failure(request.error());
-  DataRequest made = with_head(Job::Kind::kWrite, message.header, std::move(request->data));
-  add_pieces(*made.job, request->extents);
-  if (made.job->total != message.payload.size())
-    return fail(ErrorCode::kProtocol, fmt::format("write: the extents hold {} bytes, the payload {}", made.job->total,
-                                                  message.payload.size()));
-  made.job->memory = std::move(message.payload);
-  made.job->pages = std::move(message.pages);
-  made.job->pages_at = message.pages_at;
-  if (made.job->pieces.size() > 1) made.job->gather();  // they go their ways one by one
-  return made;
+Result<RequestPointer> decode_write(net::Incoming& message) {
+  auto decoded = wire::decode<wire::WriteRequest>(message.header, message.body);
+  if (!decoded) return Failure(decoded.error());
+  auto request = with_head(Kind::kWrite, message.header, std::move(decoded->data));
+  add_extents(*request, decoded->extents);
+  if (decoded->on_request) {
+    request->payload = PayloadState::kAbsent;
+    request->sent_deadline = {};  // that of the payload counts
+    return request;
+  }
+  if (request->total != message.payload.size())
+    return fail(ErrorCode::kProtocol, fmt::format("write: the extents have {} bytes, the payload has {}",
+                                                  request->total, message.payload.size()));
+  request->memory = std::move(message.payload);
+  request->pages = std::move(message.pages);
+  request->pages_at = message.pages_at;
+  if (request->extents.size() > 1) request->copy_pages();  // the extents become separate engine operations
+  return request;
 }
 
-Result<DataRequest> sync_job(const net::Incoming& message) {
-  auto request = wire::decode<wire::FsyncRequest>(message.header, message.body);
-  if (!request) return Failure(request.error());
-  return with_head(Job::Kind::kSync, message.header, std::move(request->data));
+Result<RequestPointer> decode_copy(const net::Incoming& message) {
+  auto decoded = wire::decode<wire::CopyRequest>(message.header, message.body);
+  if (!decoded) return Failure(decoded.error());
+  auto request = with_head(Kind::kCopy, message.header, std::move(decoded->data));
+  request->source_reference = std::move(decoded->source);
+  request->source_offset = decoded->source_offset;
+  add_extents(*request, {decoded->range});
+  return request;
 }
 
-Result<DataRequest> truncate_job(const net::Incoming& message) {
-  auto request = wire::decode<wire::TruncateRequest>(message.header, message.body);
-  if (!request) return Failure(request.error());
-  DataRequest made = with_head(Job::Kind::kTruncate, message.header, std::move(request->data));
-  made.job->size = request->size;
-  return made;
+Result<RequestPointer> decode_sync(const net::Incoming& message) {
+  auto decoded = wire::decode<wire::FsyncRequest>(message.header, message.body);
+  if (!decoded) return Failure(decoded.error());
+  return with_head(Kind::kSync, message.header, std::move(decoded->data));
 }
 
-Result<DataRequest> stat_job(const net::Incoming& message) {
-  auto request = wire::decode<wire::StatRequest>(message.header, message.body);
-  if (!request) return Failure(request.error());
-  wire::DataHead head;
-  head.file = std::move(request->file);
-  DataRequest made = with_head(Job::Kind::kStat, message.header, std::move(head));
-  made.job->path = made.file.path;
-  return made;
+Result<RequestPointer> decode_truncate(const net::Incoming& message) {
+  auto decoded = wire::decode<wire::TruncateRequest>(message.header, message.body);
+  if (!decoded) return Failure(decoded.error());
+  auto request = with_head(Kind::kTruncate, message.header, std::move(decoded->data));
+  request->size = decoded->size;
+  return request;
+}
+
+Result<RequestPointer> decode_stat(const net::Incoming& message) {
+  auto decoded = wire::decode<wire::StatRequest>(message.header, message.body);
+  if (!decoded) return Failure(decoded.error());
+  return with_head(Kind::kStat, message.header, {.file = std::move(decoded->file)});
 }
 
 }  // namespace
@@ -79,6 +94,7 @@ bool is_data(wire::Type type) {
   switch (type) {
     case wire::Type::kRead:
     case wire::Type::kWrite:
+    case wire::Type::kCopy:
     case wire::Type::kFsync:
     case wire::Type::kTruncate:
     case wire::Type::kStat:
@@ -88,20 +104,22 @@ bool is_data(wire::Type type) {
   }
 }
 
-Result<DataRequest> to_job(net::Incoming message) {
+Result<std::unique_ptr<ClientRequest>> decode_client_request(net::Incoming message) {
   switch (message.header.type) {
     case wire::Type::kRead:
-      return read_job(message);
+      return decode_read(message);
     case wire::Type::kWrite:
-      return write_job(message);
+      return decode_write(message);
+    case wire::Type::kCopy:
+      return decode_copy(message);
     case wire::Type::kFsync:
-      return sync_job(message);
+      return decode_sync(message);
     case wire::Type::kTruncate:
-      return truncate_job(message);
+      return decode_truncate(message);
     case wire::Type::kStat:
-      return stat_job(message);
+      return decode_stat(message);
     default:
-      return fail(ErrorCode::kProtocol, "not a request for data");
+      return fail(ErrorCode::kProtocol, "not a data message");
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data requests from the wire as jobs.
+// Decodes data messages.
 #pragma once
 
 #include <tutti/base.h>
@@ -7,19 +7,14 @@
 #include <memory>
 
 #include "net/transport.h"
-#include "node/job.h"
+#include "node/client_request.h"
 
 namespace tutti::node {
 
-struct DataRequest {
-  std::unique_ptr<Job> job;
-  wire::FileReference file;
-};
-
-// Those that refer to a file in use: read, write, fsync, truncate, stat.
+// Messages that refer to an open file: read, write, copy, fsync, truncate, stat.
 bool is_data(wire::Type type);
 
-// kProtocol: malformed, or the payload is not what the extents say.
-Result<DataRequest> to_job(net::Incoming message);
+// kProtocol: the message is malformed, or its payload and its extents have different sizes.
+Result<std::unique_ptr<ClientRequest>> decode_client_request(net::Incoming message);
 
 }  // namespace tutti::node

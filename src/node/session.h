@@ -1,83 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node knows of one connection: who it is, and which files it has in use.
+// What a node knows about one connection: the user, and the files that the client refers to by key.
 #pragma once
 
-#include <functional>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "engine/root.h"
-#include "node/job.h"
-#include "node/workers.h"
+#include "base/mutex.h"
+#include "base/world.h"
+#include "engine/file_system.h"
+#include "node/client_request.h"
+#include "node/credits.h"
 #include "wire/messages.h"
 
 namespace tutti::node {
 
-// Thread-safe. Jobs that need a file wait here, in order, while it is being opened.
+// Opens the files of data requests. Requests wait here, in order of arrival, while their file is being opened.
+// Thread-safe.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  // Where jobs go once their file is known, and those that cannot have one.
-  struct Exits {
-    std::function<void(std::unique_ptr<Job>)> go;
-    std::function<void(std::unique_ptr<Job>, const wire::ReplyHead&)> refuse;
+  // Receives every request that resolve() took, once. Called without locks.
+  class RequestSink {
+   public:
+    virtual ~RequestSink() = default;
+    virtual void resolved(std::unique_ptr<ClientRequest> request, Session& session) = 0;  // request->file is open
+    virtual void refused(std::unique_ptr<ClientRequest> request, Session& session) = 0;   // request->head says why
   };
 
-  Session(Root& root, Workers& workers, Root::Caller caller, Exits exits)
-      : root_(root), workers_(workers), caller_(std::move(caller)), exits_(std::move(exits)) {}
+  Session(FileSystem& root, Workers& workers, FileSystem::Caller caller, RequestSink& sink)
+      : root_(root), workers_(workers), caller_(std::move(caller)), sink_(sink) {}
 
-  const Root::Caller& caller() const { return caller_; }
-  // Namespace calls and opens of one connection happen one after another, in order of arrival.
+  const FileSystem::Caller& caller() const { return caller_; }
+  // Namespace calls and opens of one connection run on this strand: one after another, in order of arrival.
   const std::shared_ptr<Workers::Strand>& strand() const { return strand_; }
-  const std::shared_ptr<JobList>& jobs() const { return jobs_; }
+  ClientRequestList& requests() { return requests_; }
+  PulledPayloads& pulled_payloads() { return pulled_payloads_; }
+  Credits::Holder& credit() { return credit_; }
+  // The deadline that the client has set for all its requests.
+  std::atomic<TimePoint>& renewed() { return renewed_; }
 
-  // Gives the job the file it refers to, now or as soon as it is open, and passes it on through one of the exits.
-  void resolve(std::unique_ptr<Job> job, const wire::FileReference& reference);
+  // Finds or opens the file of request->reference, then passes the request to the sink: in this call, or later from a
+  // worker thread if the file must be opened.
+  void resolve(std::unique_ptr<ClientRequest> request);
 
-  // The key is free for another file. False: it was not in use.
+  // The client may use the key for another file. False: the key was not in use.
   bool forget(std::uint64_t key);
-  // Forgets all files; nothing is resolved any more.
+  // Forgets all files. Later requests are refused.
   void close();
 
  private:
-  // One key. Opened for reading, for writing, or for both at once, as needed and allowed.
-  struct File {
+  using RequestPointer = std::unique_ptr<ClientRequest>;
+
+  // The file of one key: opened for reading, for writing or for both, as requests need it.
+  struct SessionFile {
     std::string path;
     std::uint64_t inode = 0;  // 0: not known yet
+    std::uint64_t generation = 0;
     std::shared_ptr<BackingFile> reading, writing;
     bool opening = false;
-    struct Waiting {
-      std::unique_ptr<Job> job;
-      std::uint64_t inode;
-    };
-    std::vector<Waiting> waiting;
+    std::vector<RequestPointer> waiting;  // until it is open
   };
-  using FilePointer = std::shared_ptr<File>;
-  struct Passage {
-    std::unique_ptr<Job> job;
-    wire::ReplyHead refusal;  // kOk: go
-  };
+  using SessionFilePointer = std::shared_ptr<SessionFile>;
 
-  static FilePointer new_file(const std::string& path);
-  static const std::shared_ptr<BackingFile>& pick(const File& file, const Job& job);
-  Passage pass(const File& file, File::Waiting waiting);
-  void leave(std::vector<Passage> passages);
-  void open(std::uint64_t key, const FilePointer& file);
-  Result<void> open_for(File& file, Direction direction);
+  static constexpr std::size_t kMaxKeys = 4096;  // known at the same time
 
-  Root& root_;
+  void make_room(std::uint64_t keep) TUTTI_REQUIRES(mutex_);
+  static const std::shared_ptr<BackingFile>& pick(const SessionFile& file, const ClientRequest& request);
+  static void assign_file(const SessionFile& file, ClientRequest& request);
+  void pass_on(RequestPointer request);
+  void open(std::uint64_t key, const SessionFilePointer& file);
+  Result<void> open_for(SessionFile& file, Direction direction);
+
+  FileSystem& root_;
   Workers& workers_;
-  const Root::Caller caller_;
-  const Exits exits_;
-  const std::shared_ptr<Workers::Strand> strand_ = std::make_shared<Workers::Strand>();
-  const std::shared_ptr<JobList> jobs_ = std::make_shared<JobList>();
+  const FileSystem::Caller caller_;
+  RequestSink& sink_;
+  const std::shared_ptr<Workers::Strand> strand_ = workers_.make_strand();
+  ClientRequestList requests_;
+  PulledPayloads pulled_payloads_;
+  Credits::Holder credit_;
+  std::atomic<TimePoint> renewed_{};
 
-  std::mutex mutex_;
-  std::unordered_map<std::uint64_t, FilePointer> files_;
-  bool closed_ = false;
+  Mutex mutex_;
+  boost::unordered_flat_map<std::uint64_t, SessionFilePointer> files_ TUTTI_GUARDED_BY(mutex_);
+  bool closed_ TUTTI_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace tutti::node

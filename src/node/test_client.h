@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: speaks the protocol to one node, with nothing in between.
+// For tests: sends single messages to one node.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,8 +8,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "net/admission.h"
 #include "net/transport.h"
 #include "wire/codec.h"
 
@@ -26,7 +29,8 @@ class TestClient : public net::Handler {
 
   explicit TestClient(const std::string& endpoint, net::ConnectOptions options = {}) {
     transport_ = net::Transport::create({}).value();
-    auto connected = transport_->connect(net::parse_endpoint(endpoint).value(), std::move(options), *this);
+    auto connected =
+        net::connect_and_wait(*transport_, net::parse_endpoint(endpoint).value(), std::move(options), *this);
     EXPECT_TRUE(connected) << connected.error().message;
     if (connected) connection_ = *connected;
   }
@@ -38,6 +42,11 @@ class TestClient : public net::Handler {
   template <typename Request>
   std::uint64_t send(const Request& request, const std::string& payload = "") {
     const std::uint64_t tag = ++tag_;
+    if (payload.size() > net::Budget::kSmall) {
+      std::unique_lock lock(mutex_);
+      const auto enough = [&] { return credit_ >= net::Budget::capacity(payload.size()); };
+      EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30), enough)) << "no credit";
+    }
     net::Outgoing out;
     auto copy = std::make_unique<std::string>(payload);
     const auto bytes = std::as_bytes(std::span(*copy));
@@ -74,7 +83,7 @@ class TestClient : public net::Handler {
     return reply ? *reply : typename Request::Reply{};
   }
 
-  std::string read(const wire::FileReference& file, std::vector<wire::Extent> extents) {
+  std::string read(const wire::FileReference& file, wire::Extents extents) {
     wire::ReadRequest request;
     request.data.file = file;
     request.extents = std::move(extents);
@@ -92,15 +101,53 @@ class TestClient : public net::Handler {
 
   net::Connection& connection() { return *connection_; }
 
-  bool checksums = true;  // of payloads; without, large ones go by reference
+  bool checksums = true;  // of payloads; large payloads without one are sent by reference
 
-  void received(const net::ConnectionPointer&, net::Incoming message) override {
+  // Sends a message that has no reply.
+  template <typename Message>
+  void tell(const Message& message, std::uint64_t tag, const std::string& payload = "") {
+    net::Outgoing out;
+    const auto copy = std::make_shared<std::string>(payload);
+    const auto bytes = std::as_bytes(std::span(*copy));
+    out.frame = wire::encode(message, {.tag = tag, .payload = bytes, .checksum = checksums});
+    if (!payload.empty()) out.borrowed = {bytes};
+    {
+      std::lock_guard lock(mutex_);
+      told_.push_back(copy);
+    }
+    connection_->send(std::move(out));
+  }
+  // Waits until the node asks for the payload of this write.
+  bool pulled(std::uint64_t tag) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return pulls_.contains(tag); });
+  }
+  bool closed_by_node() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return closed_; });
+  }
+
+  void received(const net::ConnectionPointer& from, net::Incoming message) override {
     std::lock_guard lock(mutex_);
+    if (message.header.type == wire::Type::kCredit) {
+      const auto credit = wire::decode<wire::Credit>(message.header, message.body).value();
+      credit_ = credit.bytes;
+      from->send({.frame = wire::encode(wire::CreditAccepted{credit.number}, {})});
+      return changed_.notify_all();
+    }
+    if (message.header.type == wire::Type::kPull) {
+      pulls_.insert(wire::decode<wire::Pull>(message.header, message.body).value().write);
+      return changed_.notify_all();
+    }
     const std::uint64_t tag = message.header.tag;
     answers_[tag].message = std::move(message);
     changed_.notify_all();
   }
-  void closed(const net::ConnectionPointer&, const Error&) override {}
+  void closed(const net::ConnectionPointer&, const Error&) override {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
 
  private:
   std::unique_ptr<net::Transport> transport_;
@@ -110,6 +157,10 @@ class TestClient : public net::Handler {
   std::condition_variable changed_;
   std::map<std::uint64_t, Answer> answers_;
   std::map<std::uint64_t, std::unique_ptr<std::string>> payloads_;
+  std::vector<std::shared_ptr<std::string>> told_;
+  std::set<std::uint64_t> pulls_;  // tags of writes
+  std::uint64_t credit_ = 0;       // as in wire::Limits
+  bool closed_ = false;
 };
 
 }  // namespace tutti::node

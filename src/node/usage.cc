@@ -4,6 +4,14 @@
 #include <algorithm>
 
 namespace tutti::node {
+namespace {
+
+// Saturates: with thousands of waiting requests the sum reaches the largest value within days.
+void add(Duration& sum, Duration more) {
+  sum = more > Duration::max() - sum ? Duration::max() : sum + more;
+}
+
+}  // namespace
 
 void UsageTable::arrived(const Transfer& transfer, const std::string& job) {
   if (entries_.size() >= limit_ && !entries_.contains(key(transfer))) make_room();
@@ -11,8 +19,10 @@ void UsageTable::arrived(const Transfer& transfer, const std::string& job) {
   entry.touched = ++clock_;
   wire::Usage& usage = entry.usage;
   usage.application = transfer.application;
+  usage.user = transfer.user;
   usage.target = transfer.target;
   if (usage.job != job && !job.empty()) usage.job = job;
+  usage.announced = transfer.announced;
   ++usage.requests;
   ++usage.waiting;
   usage.waiting_bytes += transfer.bytes;
@@ -25,22 +35,19 @@ void UsageTable::finished(const Transfer& transfer, std::uint64_t moved, const w
   --usage.waiting;
   usage.waiting_bytes -= transfer.bytes;
   (transfer.direction == Direction::kRead ? usage.read_bytes : usage.written_bytes) += moved;
-  usage.queued += timing.queued + timing.waiting;
-  usage.engine += timing.engine;
+  add(usage.queued, timing.queued + timing.waiting);
+  add(usage.engine, timing.engine);
 }
 
-std::vector<wire::Usage> UsageTable::report(std::size_t body) const {
-  std::vector<const Entry*> recent;
-  for (const auto& [key, entry] : entries_) recent.push_back(&entry);
-  std::sort(recent.begin(), recent.end(), [](const Entry* a, const Entry* b) { return a->touched > b->touched; });
-  std::vector<wire::Usage> list;
-  std::size_t size = 0;
-  for (const Entry* entry : recent) {
-    size += sizeof(wire::Usage) + entry->usage.job.size();  // no less than what it takes on the wire
-    if (size > body) break;
-    list.push_back(entry->usage);
-  }
-  return list;
+UsageTable::Page UsageTable::page(const wire::UsageKey& first) const {
+  std::vector<wire::UsageKey> keys;
+  for (const auto& [key, entry] : entries_)
+    if (key >= first) keys.push_back(key);
+  const std::size_t count = std::min(keys.size(), wire::kMaxUsage);
+  std::partial_sort(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(count), keys.end());
+  Page page{.rows = {}, .more = count < keys.size()};
+  for (std::size_t i = 0; i < count; ++i) page.rows.push_back(entries_.at(keys[i]).usage);
+  return page;
 }
 
 void UsageTable::make_room() {
@@ -48,7 +55,7 @@ void UsageTable::make_room() {
   for (const auto& [key, entry] : entries_) touched.push_back(entry.touched);
   const auto middle = touched.begin() + static_cast<std::ptrdiff_t>(touched.size() / 2);
   std::nth_element(touched.begin(), middle, touched.end());
-  std::erase_if(entries_, [limit = *middle](const auto& item) {
+  boost::unordered::erase_if(entries_, [limit = *middle](const auto& item) {
     return item.second.touched <= limit && item.second.usage.waiting == 0;
   });
 }

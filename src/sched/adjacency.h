@@ -7,13 +7,13 @@
 
 namespace tutti {
 
-// Where in which file, and which way: what two adjoining requests have in common.
+// File, position and direction: the end of one request and the start of the one that adjoins it.
 struct Edge {
   FileId file = 0;
   std::uint64_t position = 0;
   Direction direction = Direction::kRead;
   bool operator==(const Edge&) const = default;
-  // Edges of one mebibyte lie together: streams move on from one to the next.
+  // Edges within one mebibyte get neighbouring tags, because sequential streams use them one after another.
   std::uint32_t tag() const {
     const std::uint64_t stream = mix(file * 2 + static_cast<std::uint64_t>(direction));
     const std::uint64_t place = (mix(stream + (position >> 20)) & ~std::uint64_t{15}) | ((position >> 16) & 15);
@@ -21,7 +21,7 @@ struct Edge {
   }
 };
 
-// Of several requests that start (or end) at one edge only the first is found: the others go unmerged.
+// If several requests start (or end) at one edge, only the first is found; the others are not merged.
 class Adjacency {
  public:
   explicit Adjacency(const RequestStore& store)
@@ -39,7 +39,7 @@ class Adjacency {
   Slot following(const Request& request) const {
     return starts_.find({request.file, request.end(), request.direction});
   }
-  // What probably follows two steps after `request`, told without a look at the requests between.
+  // The request that probably follows two requests after `request`, without reading the ones between.
   Slot guess_later(const Request& request) const {
     return starts_.guess({request.file, request.end() + 2 * request.length.count(), request.direction});
   }

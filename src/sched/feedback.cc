@@ -39,25 +39,27 @@ FeedbackPolicy::FeedbackPolicy(const OptionValues& options)
 
 std::vector<OptionInfo> FeedbackPolicy::option_infos(std::string wait) {
   using Kind = OptionInfo::Kind;
-  return {{.name = "quantum",
-           .kind = Kind::kBytes,
-           .fallback = "64KiB",
-           .help = "a request that is passed over gains the time that one of this size takes"},
-          {.name = "wait",
-           .kind = Kind::kDuration,
-           .fallback = std::move(wait),
-           .help = "for an adjoining request, where they usually follow; once per batch; 0: never"},
-          {.name = "latency",
-           .kind = Kind::kDuration,
-           .fallback = "100us",
-           .help = "of the device, until it has been measured from completions"},
-          {.name = "bandwidth",
-           .kind = Kind::kBytes,
-           .fallback = "500MB",
-           .help = "of the device per second, until it has been measured from completions"},
-          max_requests_option(),
-          max_bytes_option(),
-          patience_option("10s")};
+  return {
+      {.name = "quantum",
+       .kind = Kind::kBytes,
+       .fallback = "64KiB",
+       .help = "Each time a request is passed over, its quantum grows by the time that a request of this size takes"},
+      {.name = "wait",
+       .kind = Kind::kDuration,
+       .fallback = std::move(wait),
+       .help =
+           "How long to wait for an adjoining request, in files where one usually follows; once per batch; 0: never"},
+      {.name = "latency",
+       .kind = Kind::kDuration,
+       .fallback = "100us",
+       .help = "Latency of the device, until it has been measured from completions"},
+      {.name = "bandwidth",
+       .kind = Kind::kBytes,
+       .fallback = "500MB",
+       .help = "Bandwidth of the device per second, until it has been measured from completions"},
+      max_requests_option(),
+      max_bytes_option(),
+      patience_option("10s")};
 }
 
 void FeedbackPolicy::completed(const Batch& batch, TimePoint dispatched, TimePoint now) {

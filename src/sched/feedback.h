@@ -5,12 +5,12 @@
 // A request starts with a quantum of zero; every time it is passed over, it gains a fixed time; a run's quantum is the
 // sum of its requests'. A run may be served once its quantum covers the estimated time to serve it.
 //
-// Quanta are not kept but computed: being passed over is counted in rounds, and a request that arrived before round r
-// has been passed over R - r times, and once more if it is not served, when round R is decided. So each run has one
-// round in which it becomes ready, and nothing needs to be touched in between.
+// Quanta are not stored but computed. A round is one decision; when round R is decided, a request that arrived before
+// round r has been passed over R - r times. So the round in which a run becomes ready is known in advance, and nothing
+// needs to be updated until then.
 //
-// Most queues have one run at a time: a stream that is merged as it comes. Such a queue knows its sole run and needs
-// neither heaps nor the index of edges.
+// Most queues have one run at a time: a sequential stream, merged as it arrives. Such a queue stores its sole run and
+// uses neither heaps nor the index of edges.
 #pragma once
 
 #include <array>
@@ -43,12 +43,12 @@ class FeedbackPolicy : public QueuedPolicy {
     Number sole = kNone;           // its only run; kNone if there are others or were since the queue was opened
     std::uint64_t sole_ready = 0;  // the round in which that becomes ready
     bool indexed = false;          // its runs are in the heaps below and in the index of edges
-    bool held = false;             // waits on purpose for an adjoining request, from..until
+    bool held = false;             // delayed, to wait for an adjoining request, from..until
 
-    // Of mlf:
+    // Used by mlf:
     Number previous = 0, next = 0;      // the ring of queues
     std::uint64_t round = kFirstRound;  // of its coming visit
-    // Of aioli:
+    // Used by aioli:
     bool listed = false;  // among the candidates
     std::uint32_t listing = 0;
     TimePoint listed_at{};
@@ -61,7 +61,7 @@ class FeedbackPolicy : public QueuedPolicy {
 
   explicit FeedbackPolicy(const OptionValues& options);
 
-  // What the two policies do differently: how rounds pass, and in which order queues are visited.
+  // What differs between the two policies: how rounds advance, and in which order queues are visited.
   virtual std::uint64_t round_of(const Queue& queue) const = 0;  // that comes next, or is being decided
   virtual void opened(Number queue) = 0;
   virtual void changed(Number queue) = 0;  // its runs changed
@@ -76,9 +76,9 @@ class FeedbackPolicy : public QueuedPolicy {
   std::uint64_t next_ready_round(Number queue);
   TimePoint arrival_of(Number run) const { return store_.arrived(runs_[run].members.front()); }
 
-  // True if the run should wait a little because an adjoining request is expected; the queue is then held.
+  // True if the run should wait because an adjoining request is expected; the queue is then held.
   bool hold(Number run, TimePoint now);
-  // Whether the queue's wait goes on; ends it when its time is over, the clock went back, or the run is full.
+  // Whether the queue is still held; ends the hold when its time is over, the clock went back, or the run is full.
   bool still_held(Number queue, TimePoint now);
   void end_hold(Number queue, TimePoint now);
   void serve(Number run);
@@ -105,11 +105,11 @@ class FeedbackPolicy : public QueuedPolicy {
     const FeedbackPolicy* policy;
     Edge operator()(Number run) const;
   };
-  // Remembers of recently served files whether requests tend to follow on what was served.
+  // For recently served files: whether requests that adjoin the last one tend to follow.
   struct Habit {
     FileKey key;
     std::uint64_t end = 0;  // of what was served last
-    bool follows = false;   // a request that adjoined it came afterwards
+    bool follows = false;   // a request that adjoins it arrived afterwards
   };
 
   void enqueue(Slot slot) final;
@@ -141,12 +141,12 @@ class FeedbackPolicy : public QueuedPolicy {
 
   Habit& habit_of(const FileKey& key) { return habits_[hash_value(key) % habits_.size()]; }
 
-  static constexpr std::uint64_t kMostRounds = 4096;  // the largest request is ready after being passed over so often
+  static constexpr std::uint64_t kMostRounds = 4096;  // the largest request is ready after at most this many
 
   MergeLimits limits_;
   Bytes quantum_;
   Duration wait_;
-  // Waits in vain take at most a twentieth of the time: after one, there is none before this.
+  // Holds that gained nothing take at most a twentieth of the time: after one, there is no other before this.
   TimePoint next_hold_{};
   static constexpr int kVainWait = 20;
   ServiceProfile profile_;

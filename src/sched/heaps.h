@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues and four-ary heaps: children of a node lie in one or two cache lines, so a million entries cost few misses.
+// Queues and heaps of waiting requests.
 #pragma once
 
-#include <algorithm>
-#include <cassert>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "base/heap.h"
 #include "sched/request_store.h"
 
 namespace tutti {
 
-// A queue in one piece of memory: what comes after next is easily told.
+// A queue in contiguous memory, so that later entries can be looked at.
 template <typename Entry>
 class RunQueue {
  public:
@@ -55,16 +54,15 @@ class RunQueue {
   std::size_t first_ = 0;
 };
 
-// Items by key, smallest first. Items that come in ascending order, as the requests of a sequential stream do, are just
-// queued; the others go into a heap. An item that left by another way (cancelled, overdue, merged) is not searched
-// for: whoever asks for the top says which items still count, and the others are skipped as they come up.
+// Items by key, smallest first. Items that are pushed in ascending order, as the requests of a sequential stream are,
+// go into a queue; the others go into a heap. An item that left by another way (cancelled, overdue, merged) is not
+// searched for: the caller of top() says which items still count, and the others are dropped when they reach the top.
 template <typename Key, typename Item>
 class LazyHeap {
  public:
   void push(const Key& key, const Item& item) {
-    if (run_.empty() || !(key < run_.back().key)) return run_.push({key, item});
-    heap_.push_back({key, item});
-    up(heap_.size() - 1);
+    if (ascending_.empty() || !(key < ascending_.back().key)) return ascending_.push({key, item});
+    heap_.push({key, item});
   }
 
   // The item with the smallest key of those that still count; nullptr if none is left.
@@ -75,78 +73,52 @@ class LazyHeap {
   }
   const Key& top_key() const { return front().key; }  // after top() found one
 
-  void pop() { run_is_next() ? run_.pop() : pop_heap(); }
+  void pop() {
+    if (queue_is_next())
+      ascending_.pop();
+    else
+      heap_.pop();
+  }
 
-  // What will probably be on top after `ahead` pops; nullptr if that is not easily told.
+  // The item that will probably be on top after `ahead` pops; nullptr if that is not easily told.
   const Item* peek(std::size_t ahead) const {
-    if (const Entry* entry = run_.peek(ahead); entry && run_is_next()) return &entry->item;
-    return ahead == 0 && !heap_.empty() ? &heap_.front().item : nullptr;
+    if (const Entry* entry = ascending_.peek(ahead); entry && queue_is_next()) return &entry->item;
+    return ahead == 0 && !heap_.empty() ? &heap_.top().item : nullptr;
   }
 
   // Drops items that no longer count once they outnumber the `live` ones, so that cancelling costs no memory.
   template <typename Counts>
   void prune(std::size_t live, const Counts& counts) {
-    if (run_.size() + heap_.size() <= 2 * live + 64) return;
+    if (ascending_.size() + heap_.size() <= 2 * live + 64) return;
     const auto gone = [&](const Entry& entry) { return !counts(entry.item); };
-    run_.erase_if(gone);
-    std::erase_if(heap_, gone);
-    for (std::size_t i = heap_.size() / 4 + 1; i-- > 0;)
-      if (i < heap_.size()) down(i, Entry(heap_[i]));
+    ascending_.erase_if(gone);
+    heap_.erase_if(gone);
   }
 
   void clear() {
-    run_.clear();
+    ascending_.clear();
     heap_.clear();
-    if (heap_.capacity() > kKept) release(heap_);
+    if (heap_.capacity() > kKept) heap_.release();
   }
 
  private:
   struct Entry {
     Key key;
     Item item;
+    bool operator<(const Entry& other) const { return key < other.key; }
   };
   static constexpr std::size_t kKept = 256;  // entries that an empty heap keeps room for
 
-  bool empty() const { return run_.empty() && heap_.empty(); }
-  bool run_is_next() const { return heap_.empty() || (!run_.empty() && !(heap_.front().key < run_.front().key)); }
-  const Entry& front() const { return run_is_next() ? run_.front() : heap_.front(); }
+  bool empty() const { return ascending_.empty() && heap_.empty(); }
+  bool queue_is_next() const { return heap_.empty() || (!ascending_.empty() && !(heap_.top() < ascending_.front())); }
+  const Entry& front() const { return queue_is_next() ? ascending_.front() : heap_.top(); }
 
-  void pop_heap() {
-    const Entry last = heap_.back();
-    heap_.pop_back();
-    if (!heap_.empty()) down(0, last);
-  }
-
-  void up(std::size_t i) {
-    const Entry entry = heap_[i];
-    while (i > 0 && entry.key < heap_[(i - 1) / 4].key) {
-      heap_[i] = heap_[(i - 1) / 4];
-      i = (i - 1) / 4;
-    }
-    heap_[i] = entry;
-  }
-
-  void down(std::size_t i, const Entry& entry) {
-    const std::size_t size = heap_.size();
-    for (;;) {
-      const std::size_t first = 4 * i + 1;
-      if (first >= size) break;
-      std::size_t least = first;
-      for (std::size_t c = first + 1; c < std::min(first + 4, size); ++c)
-        if (heap_[c].key < heap_[least].key) least = c;
-      if (!(heap_[least].key < entry.key)) break;
-      heap_[i] = heap_[least];
-      i = least;
-    }
-    heap_[i] = entry;
-  }
-
-  RunQueue<Entry> run_;  // ascending
-  std::vector<Entry> heap_;
+  RunQueue<Entry> ascending_;
+  Heap<Entry> heap_;
 };
 
-// How many pops ahead of its own a request is brought into the cache, and what only it can tell, its place in the
-// index of ids. With a million requests queued, everything a dispatch touches is then there in time.
+// How many pops before its own a request is prefetched (kLater), and its entry in the index of ids (kSoon), which needs
+// the request. With a million requests queued, everything a dispatch touches is then in the cache in time.
 inline constexpr std::size_t kLater = 6;
 inline constexpr std::size_t kSoon = 2;
 
@@ -160,7 +132,7 @@ class SlotHeap {
     const SlotStamp* stamp = heap_.top([&](SlotStamp s) { return store.holds(s); });
     return stamp ? stamp->slot : kNoSlot;
   }
-  // After top() found one, whatever was pushed since.
+  // Valid after top() found one, also if others were pushed since.
   const Key& top_key() const { return heap_.top_key(); }
   void pop(const RequestStore& store) {
     heap_.pop();
@@ -194,9 +166,9 @@ class SlotQueue {
     store.expect(slots_.peek(kSoon), slots_.peek(kLater));
     return slot;
   }
-  // Starts to bring the first one into the cache.
+  // Prefetches the first one.
   void expect_front(const RequestStore& store) const { store.expect(slots_.front().slot); }
-  // One of them is about to leave the store by another way.
+  // One of them is about to leave the store by another way (cancelled, overdue).
   void lose_one(const RequestStore& store) {
     if (--count_ == 0) return clear();
     if (slots_.size() > 2 * count_ + 64) slots_.erase_if([&](SlotStamp stamp) { return !store.holds(stamp); });
@@ -217,35 +189,30 @@ class IndexedHeap {
  public:
   using Number = std::uint32_t;
 
-  bool empty() const { return entries_.empty(); }
-  std::size_t size() const { return entries_.size(); }
-  Number top() const { return entries_.front().number; }
-  const Key& top_key() const { return entries_.front().key; }
+  IndexedHeap() : heap_(NotePosition{&positions_}) {}
+  IndexedHeap(const IndexedHeap&) = delete;
+  IndexedHeap& operator=(const IndexedHeap&) = delete;
+
+  bool empty() const { return heap_.empty(); }
+  std::size_t size() const { return heap_.size(); }
+  Number top() const { return heap_.top().number; }
+  const Key& top_key() const { return heap_.top().key; }
   bool contains(Number number) const { return number < positions_.size() && positions_[number] != kAbsent; }
 
   // Inserts `number`, or gives it another key.
   void set(Number number, const Key& key) {
     if (number >= positions_.size()) positions_.resize(number + 1, kAbsent);
-    Number at = positions_[number];
-    if (at == kAbsent) {
-      at = static_cast<Number>(entries_.size());
-      entries_.push_back({key, number});
-    }
-    settle(at, Entry{key, number});
+    if (positions_[number] == kAbsent)
+      heap_.push({key, number});
+    else
+      heap_.replace(positions_[number], {key, number});
   }
 
-  void erase(Number number) {
-    const Number at = positions_[number];
-    positions_[number] = kAbsent;
-    const Entry last = entries_.back();
-    entries_.pop_back();
-    if (at < entries_.size()) settle(at, last);
-  }
-
+  void erase(Number number) { heap_.erase(std::exchange(positions_[number], kAbsent)); }
   void pop() { erase(top()); }
 
   void clear() {
-    entries_.clear();
+    heap_.clear();
     positions_.clear();
   }
 
@@ -253,39 +220,18 @@ class IndexedHeap {
   struct Entry {
     [[no_unique_address]] Key key;  // most keys end in padding, where the number fits
     Number number;
+    bool operator<(const Entry& other) const { return key < other.key; }
+  };
+  struct NotePosition {
+    std::vector<Number>* positions;
+    void operator()(const Entry& entry, std::size_t index) const {
+      (*positions)[entry.number] = static_cast<Number>(index);
+    }
   };
   static constexpr Number kAbsent = ~Number{0};
 
-  void put(std::size_t i, const Entry& entry) {
-    entries_[i] = entry;
-    positions_[entry.number] = static_cast<Number>(i);
-  }
-
-  void settle(std::size_t i, const Entry& entry) {
-    while (i > 0 && entry.key < entries_[(i - 1) / 4].key) {
-      put(i, entries_[(i - 1) / 4]);
-      i = (i - 1) / 4;
-    }
-    for (std::size_t first = 4 * i + 1; first < entries_.size(); first = 4 * i + 1) {
-      const std::size_t least = least_child(first);
-      if (!(entries_[least].key < entry.key)) break;
-      put(i, entries_[least]);
-      i = least;
-    }
-    put(i, entry);
-  }
-
-  // Which child is least cannot be predicted: with simple keys this is computed without branches.
-  std::size_t least_child(std::size_t first) const {
-    if (first + 4 <= entries_.size()) return lesser(lesser(first, first + 1), lesser(first + 2, first + 3));
-    std::size_t least = first;
-    for (std::size_t child = first + 1; child < entries_.size(); ++child) least = lesser(least, child);
-    return least;
-  }
-  std::size_t lesser(std::size_t a, std::size_t b) const { return entries_[b].key < entries_[a].key ? b : a; }
-
-  std::vector<Entry> entries_;
   std::vector<Number> positions_;  // by number
+  Heap<Entry, NotePosition> heap_;
 };
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the request with a given id is kept.
+// Maps request ids to slots.
 #pragma once
 
 #include <tutti/sched.h>
@@ -50,7 +50,7 @@ class IdIndex {
     if (block->vacant()) blocks_.erase(block);
   }
 
-  // Starts to bring what find() or erase() will need into the cache.
+  // Prefetches what find() or erase() will need.
   void prefetch(RequestId id) const { blocks_.prefetch(mix(id / kIds)); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ids that are in use.
+// The set of ids in use.
 #pragma once
 
 #include <tutti/sched.h>

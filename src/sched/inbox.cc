@@ -3,25 +3,20 @@
 
 #include <fmt/format.h>
 
+#include "base/mutex.h"
+
 namespace tutti {
 
-std::unique_lock<std::mutex> lock_soon(std::mutex& mutex) {
-  for (int i = 0; i < 200; ++i) {
-    if (mutex.try_lock()) return {mutex, std::adopt_lock};
-    __builtin_ia32_pause();
-  }
-  return std::unique_lock(mutex);
-}
-
 Result<void> Inbox::add(const Request& request, TimePoint now, bool& crowded) {
-  const auto lock = lock_soon(mutex_);
+  Lock lock(mutex_, kSpinFirst);
   if (closed_) return fail(ErrorCode::kStopped, "the scheduler is stopping; no new requests");
   const Load load = waiting();
-  if (load.requests >= most_.requests)
-    return fail(ErrorCode::kFull, fmt::format("{} requests wait already; try again later", most_.requests));
-  if (load.bytes + request.length > most_.bytes)
+  if (!most_.admits(load, request.length)) {
+    if (load.requests >= most_.requests)
+      return fail(ErrorCode::kFull, fmt::format("{} requests wait already; try again later", most_.requests));
     return fail(ErrorCode::kFull, fmt::format("{} bytes wait already, {} at most; try again later", load.bytes.count(),
                                               most_.bytes.count()));
+  }
   if (finished_.size() >= kCrowded / 4) erase_finished();
   if (!ids_.insert(request.id)) {
     erase_finished();
@@ -35,8 +30,8 @@ Result<void> Inbox::add(const Request& request, TimePoint now, bool& crowded) {
   return {};
 }
 
-void Inbox::collect(std::vector<Waiting>& collected) {
-  const auto lock = lock_soon(mutex_);
+void Inbox::collect(std::vector<WaitingRequest>& collected) {
+  Lock lock(mutex_, kSpinFirst);
   collected.swap(arrived_);
 }
 
@@ -47,9 +42,9 @@ void Inbox::left(Load load) {
 }
 
 void Inbox::forget(std::span<const RequestId> ids) {
-  const auto lock = lock_soon(mutex_);
+  Lock lock(mutex_, kSpinFirst);
   finished_.insert(finished_.end(), ids.begin(), ids.end());
-  if (finished_.size() >= 4 * kCrowded) erase_finished();  // nobody adds
+  if (finished_.size() >= 4 * kCrowded) erase_finished();  // no producer does it
 }
 
 void Inbox::erase_finished() {
@@ -58,7 +53,7 @@ void Inbox::erase_finished() {
 }
 
 void Inbox::close() {
-  const auto lock = lock_soon(mutex_);
+  Lock lock(mutex_, kSpinFirst);
   closed_ = true;
 }
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/prng.h"
-#include "sched/doorbell.h"
+#include "sched/event_count.h"
 #include "sched/id_index.h"
 #include "sched/testing.h"
 
@@ -30,7 +30,7 @@ TEST(Inbox, AnIdIsInUseFromItsArrivalToItsEnd) {
     Inbox inbox({100, 100_B});
     ASSERT_TRUE(add(inbox, id));
     EXPECT_EQ(add(inbox, id).error().code, ErrorCode::kDuplicate);
-    std::vector<Waiting> collected;
+    std::vector<WaitingRequest> collected;
     inbox.collect(collected);
     ASSERT_EQ(collected.size(), 1u);
     EXPECT_EQ(collected.front().request.id, id);
@@ -59,7 +59,7 @@ TEST(Inbox, SaysWhenItShouldBeCollected) {
   RequestId id = 0;
   while (!crowded && id < 10'000) ASSERT_TRUE(inbox.add(make_request(++id), TimePoint{}, crowded));
   EXPECT_TRUE(crowded);
-  std::vector<Waiting> collected;
+  std::vector<WaitingRequest> collected;
   inbox.collect(collected);
   EXPECT_EQ(collected.size(), id);
   ASSERT_TRUE(inbox.add(make_request(++id), TimePoint{}, crowded));
@@ -99,30 +99,30 @@ TEST(IdIndex, FindsWhatWasInsertedAndNotErased) {
   }
 }
 
-TEST(Doorbell, NewsBetweenTheLookAndTheWaitIsNotMissed) {
-  Doorbell bell;
-  const Doorbell::News seen = bell.news();
-  bell.ring();
+TEST(EventCount, NewsBetweenTheLookAndTheWaitIsNotMissed) {
+  EventCount bell;
+  const EventCount::Ticket seen = bell.ticket();
+  bell.notify_one();
   bell.wait(seen, real_clock(), TimePoint::max());  // would never return
-  EXPECT_NE(bell.news(), seen);
+  EXPECT_NE(bell.ticket(), seen);
 }
 
-TEST(Doorbell, WakesOneOrAllOfThoseWhoSleep) {
-  Doorbell bell;
+TEST(EventCount, WakesOneOrAllOfThoseWhoSleep) {
+  EventCount bell;
   std::atomic<int> left{3};
   std::vector<std::thread> sleepers;
   for (int i = 0; i < 3; ++i)
     sleepers.emplace_back([&] {
-      const Doorbell::News seen = bell.news();
-      while (bell.news() == seen) bell.wait(seen, real_clock(), TimePoint::max());
+      const EventCount::Ticket seen = bell.ticket();
+      while (bell.ticket() == seen) bell.wait(seen, real_clock(), TimePoint::max());
       --left;
     });
   while (left > 0) {  // those that were late to look wait for the next time
-    bell.ring_all();
+    bell.notify_all();
     std::this_thread::yield();
   }
   for (std::thread& sleeper : sleepers) sleeper.join();
-  EXPECT_FALSE(bell.somebody_sleeps());
+  EXPECT_FALSE(bell.has_sleepers());
 }
 
 }  // namespace

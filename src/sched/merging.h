@@ -21,7 +21,7 @@ inline OptionInfo max_requests_option() {
   return {.name = "max_requests",
           .kind = OptionInfo::Kind::kInteger,
           .fallback = "16",
-          .help = "largest batch, in requests",
+          .help = "Largest batch, in requests",
           .choices = {},
           .low = 1,
           .high = 1024};
@@ -29,7 +29,7 @@ inline OptionInfo max_requests_option() {
 
 inline OptionInfo max_bytes_option() {
   return {
-      .name = "max_bytes", .kind = OptionInfo::Kind::kBytes, .fallback = "16MiB", .help = "largest batch, in bytes"};
+      .name = "max_bytes", .kind = OptionInfo::Kind::kBytes, .fallback = "16MiB", .help = "Largest batch, in bytes"};
 }
 
 }  // namespace tutti

@@ -34,7 +34,7 @@ struct Idle {};  // nothing waits
 using Decision = std::variant<Idle, WaitUntil, Dispatch>;
 
 // A request that waits, and since when: what moves over when policies are switched.
-struct Waiting {
+struct WaitingRequest {
   Request request;
   TimePoint arrived;
 };
@@ -48,39 +48,43 @@ class Policy {
   // False, and nothing happens, if a request with that id waits already.
   virtual bool add(const Request& request, TimePoint now) = 0;
   virtual Decision next(TimePoint now) = 0;
-  // Told of every batch served, for policies that learn from how long it took.
+  // Called for every batch served, for policies that learn from how long it took.
   virtual void completed(const Batch& /*batch*/, TimePoint /*dispatched*/, TimePoint /*now*/) {}
-  // The request, if it waited: it is gone now.
+  // Removes the request and returns it; nothing if it does not wait.
   virtual std::optional<Request> cancel(RequestId id) = 0;
 
   virtual std::size_t waiting() const = 0;
-  // Hands over everything that waits, in order of arrival, and forgets it.
-  virtual std::vector<Waiting> take_all() = 0;
+  // Removes and returns everything that waits, in order of arrival.
+  virtual std::vector<WaitingRequest> take_all() = 0;
 };
 
-// How far a policy lets later requests pass an earlier one:
-// within `scope`, a request that has waited `after` is passed by none that arrived after it.
+// How far a policy lets later requests overtake an earlier one: within `scope`, no request overtakes one that has
+// waited `after` and arrived before it. kPhase: a phase of known size ends before s * W bytes of known
+// phases, and a few requests, have been served while it waits; s is the value of option `after`, W the bytes of known
+// phases that began no later. Phases of unknown size keep the order of issue.
 struct OvertakingBound {
-  enum class Scope { kEverything, kTarget, kApplication };
+  enum class Scope { kEverything, kTarget, kApplication, kPhase };
   Scope scope = Scope::kEverything;
-  std::string after;  // the name of the option that holds the time; empty: zero, never passed at all
+  std::string after;  // the name of the option that holds the time; empty: zero, never overtaken at all
 };
 
 struct PolicyInfo {
   std::string name;
   std::string summary;
-  std::string paper;  // where it comes from; empty: folklore or our own
+  std::string paper;  // where it comes from; empty: common knowledge or our own
   std::vector<OptionInfo> options;
   OvertakingBound bound;
   std::function<Result<std::unique_ptr<Policy>>(const OptionValues&)> make;
 };
 
-// Every policy there is; the only place that knows them by name.
+// All policies. Nothing else knows a policy by name.
 const std::vector<PolicyInfo>& policies();
 
 const PolicyInfo* find_policy(std::string_view name);
 
+// `device_class` ("hdd", "ssd", ...; empty: not known) decides some defaults of options that are not given.
 // kNotFound: no such policy, with the names there are. kInvalid: a wrong option, with those it takes.
-Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options);
+Result<std::unique_ptr<Policy>> make_policy(std::string_view name, PolicyOptions options,
+                                            std::string_view device_class = {});
 
 }  // namespace tutti

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Things found by a key and kept while in use: a policy's queues per file, groups per application, ...
-// A thing that is closed keeps its memory for the next one to be opened.
+// Objects found by a key and kept while in use: a policy's queues per file, per application, per phase.
+// A closed object keeps its memory for the next one to be opened.
 #pragma once
 
 #include <boost/container_hash/hash.hpp>
@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-// Thing has a member `key`, a default constructor and `void reset()`, which makes it as new.
+// Thing has a member `key`, a default constructor and `void reset()`, which makes it equal to a new one.
 template <typename Key, typename Thing>
 class Pool {
  public:
@@ -21,7 +21,7 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // The thing with that key, opened if there is none.
+  // The number of the object with that key; opens one if there is none.
   Number open(const Key& key) {
     const Number known = index_.find(Tagged{key});
     if (known != index_.kNone) return known;

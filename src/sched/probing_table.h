@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hash table under the indexes of this module: open addressing with linear probing, entries in one piece of memory.
-// Erasing moves later entries up, so there is nothing to clean up and nothing is allocated once it is large enough.
+// The hash table under the indexes of this module: open addressing with linear probing, entries in contiguous
+// memory. Erasing moves later entries up, so there are no tombstones, and nothing is allocated once it is large enough.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ void release(Container& container) {
 }
 
 // Entry is small and cheap to copy; default-constructed it is vacant. It has `bool vacant() const` and
-// `std::size_t home() const`: where in the table it would like to be, before that is cut to the table's size.
+// `std::size_t home() const`: its preferred index, before that is reduced modulo the table's size.
 template <typename Entry>
 class ProbingTable {
  public:
@@ -72,9 +72,9 @@ class ProbingTable {
       if (!entry.vacant()) use(entry);
   }
 
-  // Starts to bring what find() or erase() will need into the cache.
+  // Prefetches what find() or erase() will need.
   void prefetch(std::size_t home) const {
-    if (size_ > 0) tutti::prefetch(&entries_[home & mask()]);
+    if (size_ > 0) prefetch_line(&entries_[home & mask()]);
   }
 
  private:
@@ -86,7 +86,7 @@ class ProbingTable {
   void close_gap(std::size_t hole) {
     for (std::size_t at = (hole + 1) & mask(); !entries_[at].vacant(); at = (at + 1) & mask()) {
       const std::size_t home = entries_[at].home() & mask();
-      if (((at - home) & mask()) < ((at - hole) & mask())) continue;  // it would come to lie before its home
+      if (((at - home) & mask()) < ((at - hole) & mask())) continue;  // it would end up before its home
       entries_[hole] = entries_[at];
       hole = at;
     }

@@ -18,7 +18,7 @@ Decision QueuedPolicy::next(TimePoint now) {
   batch_.clear();
   arrived_.clear();
   if (patience_ > Duration::zero()) {
-    // Overdue requests go alone: anything merged with one of them might pass the next.
+    // Overdue requests are not merged: a request merged with one of them could overtake the next overdue one.
     if (const Slot oldest = store_.overdue(now, patience_); oldest != kNoSlot) {
       dequeue(oldest);
       take(oldest);
@@ -37,8 +37,8 @@ std::optional<Request> QueuedPolicy::cancel(RequestId id) {
   return request;
 }
 
-std::vector<Waiting> QueuedPolicy::take_all() {
-  std::vector<Waiting> all;
+std::vector<WaitingRequest> QueuedPolicy::take_all() {
+  std::vector<WaitingRequest> all;
   all.reserve(store_.size());
   while (!store_.empty()) {
     const Slot slot = store_.oldest();
@@ -59,16 +59,27 @@ OptionInfo patience_option(std::string fallback) {
   return {.name = "patience",
           .kind = OptionInfo::Kind::kDuration,
           .fallback = std::move(fallback),
-          .help = "a request that has waited this long goes first; 0: never",
+          .help = "A request that has waited this long is served next; 0: never",
           .choices = {}};
 }
 
 OptionInfo gather_option() {
+  return {.name = "gather",
+          .kind = OptionInfo::Kind::kDuration,
+          .fallback = "0s",
+          .help =
+              "After an idle period, wait this long for more requests before serving the first one; 1ms suits disks. "
+              "Adds this "
+              "latency to isolated requests",
+          .choices = {}};
+}
+
+OptionInfo slack_option() {
   return {
-      .name = "gather",
+      .name = "slack",
       .kind = OptionInfo::Kind::kDuration,
-      .fallback = "0s",
-      .help = "how long a server that was idle waits for more to choose from, 1ms for disks; a lone request pays it",
+      .fallback = "100ms",
+      .help = "Maximum difference between issue and arrival time; an older issue time is replaced by arrival - slack",
       .choices = {}};
 }
 

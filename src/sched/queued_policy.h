@@ -3,6 +3,7 @@
 // A policy says only how requests are ordered.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "sched/policy.h"
@@ -16,22 +17,28 @@ class QueuedPolicy : public Policy {
   Decision next(TimePoint now) final;
   std::optional<Request> cancel(RequestId id) final;
   std::size_t waiting() const final { return store_.size(); }
-  std::vector<Waiting> take_all() final;
+  std::vector<WaitingRequest> take_all() final;
 
  protected:
-  // `patience`: zero, and nobody goes first for having waited long. `gather`: so long nothing is served after the
-  // arrival of what found nothing waiting.
+  // `patience`: a request that has waited this long is served next; zero: never. `gather`: after an idle period, wait
+  // this long for more requests before serving the first one.
   explicit QueuedPolicy(Duration patience = Duration::zero(), Duration gather = Duration::zero())
       : patience_(patience), gather_(gather) {}
 
-  // Puts a request that just arrived in its place.
+  // Adds a request that just arrived to the policy's queues.
   virtual void enqueue(Slot slot) = 0;
-  // Takes a waiting request out of its place: it was cancelled, or goes first because it waited too long.
+  // Removes a waiting request from the policy's queues: it was cancelled, or is served next because it waited too long.
   virtual void dequeue(Slot slot) = 0;
-  // Decides while something waits: batches are built with take() and returned as dispatch().
+  // Called while something waits: builds a batch with take() and returns dispatch(), or says how long to wait.
   virtual Decision choose(TimePoint now) = 0;
 
-  // Moves a request, already out of its place, from the store into the batch.
+  // The issue time by the client's clock, limited to the last `slack` before arrival: a clock that is behind must not
+  // gain more than that, and one that is ahead must not lose.
+  TimePoint issue_of(Slot slot, Duration slack) const {
+    const TimePoint arrived = store_.arrived(slot);
+    return std::clamp(store_.request(slot).stamp.issued, arrived - slack, arrived);
+  }
+  // Moves a request that is in none of the policy's queues any more from the store into the batch.
   void take(Slot slot);
   Decision dispatch() const { return Dispatch{Batch{batch_, arrived_}}; }
   const std::vector<Request>& batch() const { return batch_; }
@@ -40,14 +47,16 @@ class QueuedPolicy : public Policy {
 
  private:
   Duration patience_, gather_;
-  TimePoint begin_ = TimePoint::min();  // nothing is served before
+  TimePoint begin_ = TimePoint::min();  // nothing is served before this time
   std::vector<Request> batch_;
   std::vector<TimePoint> arrived_;  // of the requests in batch_
 };
 
 // The option by which policies state their bound.
 OptionInfo patience_option(std::string fallback);
-// The option by which servers that were idle begin with the same one of the applications that come at once.
+// With it, servers that were idle choose the same application first out of several that begin together.
 OptionInfo gather_option();
+// The second argument of issue_of().
+OptionInfo slack_option();
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a policy keeps the requests that wait: found by id, by slot, or by age.
+// The waiting requests of a policy, found by id, by slot, or by age.
 #pragma once
 
 #include <tutti/sched.h>
@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-// A place in a RequestStore. Small, so that queues and heaps of them stay in the cache.
+// An index into a RequestStore. Small, so that queues and heaps of slots stay in the cache.
 using Slot = std::uint32_t;
 inline constexpr Slot kNoSlot = ~Slot{0};
 
@@ -25,8 +25,8 @@ struct SlotStamp {
   std::uint32_t generation = 0;
 };
 
-// Allocates piece by piece and keeps what it has, so that nothing is allocated once warm; a store that was large and
-// becomes empty gives its memory back. Not thread-safe.
+// Allocates in chunks and keeps them, so that nothing is allocated in steady state; a store that was large and becomes
+// empty frees its memory. Not thread-safe.
 class RequestStore {
  public:
   RequestStore() = default;
@@ -60,19 +60,19 @@ class RequestStore {
   };
   Links& links(Slot slot) { return entry(slot).links; }
 
-  // Starts to bring into the cache what the dispatch of these will touch: of one that goes soon and was told before,
-  // the rest; of one that goes later, the request. Either may be null.
+  // Prefetches what the dispatch of these requests will touch: of `later` the request itself, of `soon`, which was
+  // `later` in an earlier call, the rest. Either may be null.
   void expect(const SlotStamp* soon, const SlotStamp* later) const {
     if (soon && holds(*soon)) ids_.prefetch(request(soon->slot).id);
     if (later) expect(later->slot);
   }
   void expect(Slot slot) const {  // kNoSlot is allowed
     if (slot == kNoSlot) return;
-    prefetch(&entry(slot));
-    prefetch(&entry(slot).arrived);
+    prefetch_line(&entry(slot));
+    prefetch_line(&entry(slot).arrived);
   }
 
-  // A word per slot for the policy: the number of the queue or group the request is in.
+  // A number per slot for the policy: the queue or group the request is in.
   std::uint32_t& place(Slot slot) { return entry(slot).place; }
 
  private:

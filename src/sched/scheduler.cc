@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cassert>
 #include <deque>
-#include <mutex>
 
 #include "base/clock.h"
-#include "sched/doorbell.h"
+#include "base/mutex.h"
+#include "sched/event_count.h"
 #include "sched/inbox.h"
 #include "sched/policy.h"
 #include "sched/statistics.h"
@@ -15,8 +15,11 @@
 namespace tutti {
 namespace {
 
-// A request's way: add() leaves it in the inbox; next() collects the inbox into the policy, asks the policy, and hands
-// out flights; complete() lands them. Producers touch the inbox only, dispatchers share everything else.
+// A longer wait is made of several, so that no time overflows.
+constexpr Duration kLongestWait = std::chrono::hours(1);
+
+// The path of a request: add() puts it into the inbox; next() moves the inbox into the policy, asks the policy and
+// hands out batches; complete() ends them. Producers touch the inbox only, dispatchers share everything else.
 class LiveScheduler final : public Scheduler {
  public:
   LiveScheduler(Options options, std::unique_ptr<Policy> policy)
@@ -28,9 +31,11 @@ class LiveScheduler final : public Scheduler {
   Result<void> add(const Request& request) override;
   bool cancel(RequestId id) override;
   bool next(Dispatched& batch) override { return next(std::span(&batch, 1)) == 1; }
-  std::size_t next(std::span<Dispatched> batches) override;
+  std::size_t next(std::span<Dispatched> batches) override { return next(batches, Duration::max()); }
+  std::size_t next(std::span<Dispatched> batches, Duration timeout) override;
   std::size_t try_next(std::span<Dispatched> batches) override;
   std::size_t try_next(std::span<Dispatched> batches, TimePoint& again) override;
+  void set_aside(const Dispatched& batch) override;
   void complete(const Dispatched& batch) override { complete(std::span(&batch, 1)); }
   void complete(std::span<const Dispatched> batches) override;
   Result<void> switch_policy(const std::string& name, const PolicyOptions& options) override;
@@ -39,45 +44,47 @@ class LiveScheduler final : public Scheduler {
 
  private:
   // A batch that was handed out and not yet completed. Reused, so that its vectors keep their memory.
-  struct Flight {
+  struct BatchInFlight {
     std::vector<Request> requests;
     TimePoint dispatched;
     bool used = false;
+    bool aside = false;  // does not count
   };
 
-  // There is more to dispatch than one dispatcher took.
+  // Wakes another dispatcher: there is more to dispatch than this one took.
   void offer_work();
 
-  // Those below are called with mutex_ held.
-  void collect();
-  // Hands out what may go now; `pause` says what to wait for when that is less than asked for.
-  std::size_t fill(std::span<Dispatched> batches, Decision& pause);
-  bool may_dispatch() const { return options_.max_in_flight == 0 || in_flight_ < options_.max_in_flight; }
-  bool nothing_left() const { return policy_->waiting() == 0 && dropped_.empty(); }
-  void launch(const Batch& batch, TimePoint now, Dispatched& out);
-  void launch_dropped(Dispatched& out);
-  Flight& take_off(std::span<const Request> requests, TimePoint now, Dispatched& out);
-  void land(const Dispatched& batch, TimePoint now);
+  void collect() TUTTI_REQUIRES(mutex_);
+  // Hands out what may be dispatched now; `pause` says what to wait for if that is less than asked for.
+  std::size_t fill(std::span<Dispatched> batches, Decision& pause) TUTTI_REQUIRES(mutex_);
+  bool may_dispatch() const TUTTI_REQUIRES(mutex_) {
+    return options_.max_in_flight == 0 || in_flight_ < options_.max_in_flight;
+  }
+  bool nothing_left() const TUTTI_REQUIRES(mutex_) { return policy_->waiting() == 0 && dropped_.empty(); }
+  void dispatch(const Batch& batch, TimePoint now, Dispatched& out) TUTTI_REQUIRES(mutex_);
+  void dispatch_dropped(Dispatched& out) TUTTI_REQUIRES(mutex_);
+  BatchInFlight& hand_out(std::span<const Request> requests, TimePoint now, Dispatched& out) TUTTI_REQUIRES(mutex_);
+  void finish(const Dispatched& batch, TimePoint now) TUTTI_REQUIRES(mutex_);
 
   Options options_;
   Clock& clock_;
   Inbox inbox_;
-  Doorbell arrivals_;  // rings for whoever waits for requests
-  Doorbell landings_;  // rings for whoever waits for a place in flight
+  EventCount arrivals_;     // for dispatchers that wait for requests
+  EventCount completions_;  // for dispatchers that wait because max_in_flight is reached
 
-  std::mutex mutex_;  // guards everything below; taken before the inbox's own
-  std::unique_ptr<Policy> policy_;
-  bool stopped_ = false;
-  std::vector<Waiting> collected_;  // what collect() works on; empty otherwise
-  std::deque<Waiting> dropped_;     // after stop(kDrop): what next() has yet to hand out
-  std::deque<Flight> flights_;      // by ticket
-  std::vector<std::uint32_t> free_tickets_;
-  Load launched_;                  // what fill() has yet to tell the inbox
-  std::vector<RequestId> landed_;  // what complete() works on
-  std::size_t in_flight_ = 0;
-  bool holding_ = false;                 // the policy waits on purpose, since hold_start_
-  TimePoint hold_start_{}, hold_end_{};  // its last wait
-  SchedulerStatistics statistics_;
+  Mutex mutex_;  // taken before the inbox's own
+  std::unique_ptr<Policy> policy_ TUTTI_GUARDED_BY(mutex_);
+  bool stopped_ TUTTI_GUARDED_BY(mutex_) = false;
+  std::vector<WaitingRequest> collected_ TUTTI_GUARDED_BY(mutex_);  // what collect() works on; empty otherwise
+  std::deque<WaitingRequest> dropped_ TUTTI_GUARDED_BY(mutex_);  // after stop(kDrop): what next() has yet to hand out
+  std::deque<BatchInFlight> batches_ TUTTI_GUARDED_BY(mutex_);   // by ticket
+  std::vector<std::uint32_t> free_tickets_ TUTTI_GUARDED_BY(mutex_);
+  Load dispatched_ TUTTI_GUARDED_BY(mutex_);                  // what fill() has not reported to the inbox yet
+  std::vector<RequestId> finished_ TUTTI_GUARDED_BY(mutex_);  // what complete() works on
+  std::size_t in_flight_ TUTTI_GUARDED_BY(mutex_) = 0;
+  bool holding_ TUTTI_GUARDED_BY(mutex_) = false;  // the policy delays, since hold_start_
+  TimePoint hold_start_ TUTTI_GUARDED_BY(mutex_){}, hold_end_ TUTTI_GUARDED_BY(mutex_){};  // its last wait
+  SchedulerStatistics statistics_ TUTTI_GUARDED_BY(mutex_);
 };
 
 Result<void> LiveScheduler::add(const Request& request) {
@@ -90,9 +97,9 @@ Result<void> LiveScheduler::add(const Request& request) {
   bool crowded = false;
   auto added = inbox_.add(request, clock_.now(), crowded);
   if (!added) return added;
-  arrivals_.ring();
-  if (crowded) {  // nobody dispatches right now: what waits belongs to the policy, not into the inbox
-    const auto lock = lock_soon(mutex_);
+  arrivals_.notify_one();
+  if (crowded) {  // no dispatcher is active: do its work, so that the inbox stays small
+    Lock lock(mutex_, kSpinFirst);
     collect();
   }
   return added;
@@ -100,7 +107,7 @@ Result<void> LiveScheduler::add(const Request& request) {
 
 void LiveScheduler::collect() {
   inbox_.collect(collected_);
-  for (const Waiting& waiting : collected_) {
+  for (const WaitingRequest& waiting : collected_) {
     const bool added = policy_->add(waiting.request, waiting.arrived);
     assert(added && "the inbox lets every id in once");
     statistics_.added(waiting.request);
@@ -109,21 +116,24 @@ void LiveScheduler::collect() {
 }
 
 bool LiveScheduler::cancel(RequestId id) {
-  const auto lock = lock_soon(mutex_);
+  Lock lock(mutex_, kSpinFirst);
   collect();
   const auto request = policy_->cancel(id);
   if (!request) return false;
   inbox_.left({1, request->length});
   inbox_.forget(std::span(&id, 1));
   statistics_.cancelled(*request);
-  if (stopped_) arrivals_.ring_all();  // it may have been the last one
+  if (stopped_) arrivals_.notify_all();  // it may have been the last one
   return true;
 }
 
-std::size_t LiveScheduler::next(std::span<Dispatched> batches) {
+std::size_t LiveScheduler::next(std::span<Dispatched> batches, Duration timeout) {
+  constexpr auto kNever = TimePoint::max();
+  const TimePoint start = timeout == Duration::max() ? TimePoint{} : clock_.steady();
+  const TimePoint deadline = timeout < kNever - start ? start + timeout : kNever;  // on the steady clock
   for (bool watched = false;; watched = !watched) {
-    const Doorbell::News arrived = arrivals_.news(), landed = landings_.news();
-    auto lock = lock_soon(mutex_);
+    const EventCount::Ticket arrived = arrivals_.ticket(), landed = completions_.ticket();
+    Lock lock(mutex_, kSpinFirst);
     Decision pause = Idle{};
     const std::size_t count = fill(batches, pause);
     const bool done = stopped_ && nothing_left();
@@ -131,19 +141,22 @@ std::size_t LiveScheduler::next(std::span<Dispatched> batches) {
     const bool more = count > 0 && !full && !nothing_left();
     lock.unlock();
     if (more) offer_work();
-    if (done && count == 0) arrivals_.ring_all(), landings_.ring_all();  // the other dispatchers are done too
+    if (done && count == 0) arrivals_.notify_all(), completions_.notify_all();  // the other dispatchers are done, too
     if (count > 0 || done || batches.empty()) return count;
+    const Duration left = deadline == kNever ? Duration::max() : deadline - clock_.steady();
+    if (left <= Duration::zero()) return 0;
+    const TimePoint end = deadline == kNever ? kNever : clock_.now() + std::min<Duration>(left, kLongestWait);
     const auto* wait = std::get_if<WaitUntil>(&pause);
     if (full)
-      landings_.wait(landed, clock_, TimePoint::max());
-    else if (wait || watched || !arrivals_.watch(arrived))
-      arrivals_.wait(arrived, clock_, wait ? wait->at : TimePoint::max());
+      completions_.wait(landed, clock_, end);
+    else if (wait || watched || !arrivals_.spin(arrived))
+      arrivals_.wait(arrived, clock_, wait ? std::min(wait->at, end) : end);
   }
 }
 
 void LiveScheduler::offer_work() {
-  if (arrivals_.somebody_sleeps()) arrivals_.ring();
-  if (landings_.somebody_sleeps()) landings_.ring();
+  if (arrivals_.has_sleepers()) arrivals_.notify_one();
+  if (completions_.has_sleepers()) completions_.notify_one();
 }
 
 std::size_t LiveScheduler::try_next(std::span<Dispatched> batches) {
@@ -152,7 +165,7 @@ std::size_t LiveScheduler::try_next(std::span<Dispatched> batches) {
 }
 
 std::size_t LiveScheduler::try_next(std::span<Dispatched> batches, TimePoint& again) {
-  const auto lock = lock_soon(mutex_);
+  Lock lock(mutex_, kSpinFirst);
   Decision pause = Idle{};
   const std::size_t count = fill(batches, pause);
   const auto* wait = std::get_if<WaitUntil>(&pause);
@@ -164,89 +177,101 @@ std::size_t LiveScheduler::fill(std::span<Dispatched> batches, Decision& pause) 
   collect();
   const TimePoint now = clock_.now();
   std::size_t count = 0;
-  while (count < batches.size() && !dropped_.empty()) launch_dropped(batches[count++]);
+  while (count < batches.size() && !dropped_.empty()) dispatch_dropped(batches[count++]);
   while (count < batches.size() && may_dispatch()) {
     pause = policy_->next(now);
     const auto* go = std::get_if<Dispatch>(&pause);
     if (!go) break;
-    launch(go->batch, now, batches[count++]);
+    dispatch(go->batch, now, batches[count++]);
     pause = Idle{};
   }
-  inbox_.left(launched_);
-  launched_ = {};
+  inbox_.left(dispatched_);
+  dispatched_ = {};
   if (count > 0 && std::exchange(holding_, false)) hold_end_ = now;
   if (std::holds_alternative<WaitUntil>(pause) && !std::exchange(holding_, true)) hold_start_ = now;
   return count;
 }
 
-void LiveScheduler::launch(const Batch& batch, TimePoint now, Dispatched& out) {
-  Flight& flight = take_off(batch.requests, now, out);
+void LiveScheduler::dispatch(const Batch& batch, TimePoint now, Dispatched& out) {
+  BatchInFlight& in_flight = hand_out(batch.requests, now, out);
   TimePoint oldest = now;
-  for (std::size_t i = 0; i < flight.requests.size(); ++i) {
-    ++launched_.requests;
-    launched_.bytes += flight.requests[i].length;
+  for (std::size_t i = 0; i < in_flight.requests.size(); ++i) {
+    ++dispatched_.requests;
+    dispatched_.bytes += in_flight.requests[i].length;
     oldest = std::min(oldest, batch.arrived[i]);
   }
   out.arrived = oldest;
   const Duration held = (holding_ ? now : std::min(hold_end_, now)) - std::max(hold_start_, oldest);
   out.held = std::max(held, Duration::zero());
-  statistics_.dispatched(flight.requests, batch.arrived, now);
+  statistics_.dispatched(in_flight.requests, batch.arrived, now);
 }
 
-void LiveScheduler::launch_dropped(Dispatched& out) {
-  const Waiting waiting = dropped_.front();
+void LiveScheduler::dispatch_dropped(Dispatched& out) {
+  const WaitingRequest waiting = dropped_.front();
   dropped_.pop_front();
-  take_off(std::span(&waiting.request, 1), clock_.now(), out);
+  hand_out(std::span(&waiting.request, 1), clock_.now(), out);
   out.arrived = waiting.arrived;
   out.dropped = true;
   statistics_.dropped(waiting.request);
 }
 
-LiveScheduler::Flight& LiveScheduler::take_off(std::span<const Request> requests, TimePoint now, Dispatched& out) {
+LiveScheduler::BatchInFlight& LiveScheduler::hand_out(std::span<const Request> requests, TimePoint now,
+                                                      Dispatched& out) {
   if (free_tickets_.empty()) {
-    free_tickets_.push_back(static_cast<std::uint32_t>(flights_.size()));
-    flights_.emplace_back();
+    free_tickets_.push_back(static_cast<std::uint32_t>(batches_.size()));
+    batches_.emplace_back();
   }
   out = Dispatched{};
   out.ticket = free_tickets_.back();
   free_tickets_.pop_back();
-  Flight& flight = flights_[out.ticket];
-  flight.requests.assign(requests.begin(), requests.end());
-  flight.dispatched = out.dispatched = now;
-  flight.used = true;
-  out.requests = flight.requests;
+  BatchInFlight& in_flight = batches_[out.ticket];
+  in_flight.requests.assign(requests.begin(), requests.end());
+  in_flight.dispatched = out.dispatched = now;
+  in_flight.used = true;
+  in_flight.aside = false;
+  out.requests = in_flight.requests;
   ++in_flight_;
-  return flight;
+  return in_flight;
+}
+
+void LiveScheduler::set_aside(const Dispatched& batch) {
+  Lock lock(mutex_, kSpinFirst);
+  assert(batches_[batch.ticket].used && !batches_[batch.ticket].aside);
+  const bool was_full = !may_dispatch();
+  batches_[batch.ticket].aside = true;
+  --in_flight_;
+  lock.unlock();
+  if (was_full) completions_.notify_one();
 }
 
 void LiveScheduler::complete(std::span<const Dispatched> batches) {
   const TimePoint now = clock_.now();
-  auto lock = lock_soon(mutex_);
+  Lock lock(mutex_, kSpinFirst);
   const bool was_full = !may_dispatch();
-  for (const Dispatched& batch : batches) land(batch, now);
-  inbox_.forget(landed_);
-  landed_.clear();
+  for (const Dispatched& batch : batches) finish(batch, now);
+  inbox_.forget(finished_);
+  finished_.clear();
   lock.unlock();
-  if (was_full) landings_.ring();
+  if (was_full) completions_.notify_one();
 }
 
-void LiveScheduler::land(const Dispatched& batch, TimePoint now) {
-  assert(batch.ticket < flights_.size() && flights_[batch.ticket].used && "every batch is completed once");
-  Flight& flight = flights_[batch.ticket];
-  for (const Request& request : flight.requests) landed_.push_back(request.id);
-  if (!batch.dropped) policy_->completed(Batch{flight.requests}, flight.dispatched, now);
-  statistics_.completed(flight.requests);
-  flight.used = false;
+void LiveScheduler::finish(const Dispatched& batch, TimePoint now) {
+  assert(batch.ticket < batches_.size() && batches_[batch.ticket].used && "every batch is completed once");
+  BatchInFlight& in_flight = batches_[batch.ticket];
+  for (const Request& request : in_flight.requests) finished_.push_back(request.id);
+  if (!batch.dropped) policy_->completed(Batch{in_flight.requests}, in_flight.dispatched, now);
+  statistics_.completed(in_flight.requests);
+  in_flight.used = false;
   free_tickets_.push_back(batch.ticket);
-  --in_flight_;
+  if (!in_flight.aside) --in_flight_;
 }
 
 Result<void> LiveScheduler::switch_policy(const std::string& name, const PolicyOptions& options) {
-  auto made = make_policy(name, options);
+  auto made = make_policy(name, options, options_.device_class);
   if (!made) return Failure(made.error());
-  auto lock = lock_soon(mutex_);
+  Lock lock(mutex_, kSpinFirst);
   collect();
-  for (const Waiting& waiting : policy_->take_all()) {
+  for (const WaitingRequest& waiting : policy_->take_all()) {
     const bool added = (*made)->add(waiting.request, waiting.arrived);
     assert(added && "ids that wait are unique");
   }
@@ -254,28 +279,28 @@ Result<void> LiveScheduler::switch_policy(const std::string& name, const PolicyO
   options_.policy = name;
   options_.policy_options = options;
   lock.unlock();
-  arrivals_.ring_all();
+  arrivals_.notify_all();
   return {};
 }
 
 void LiveScheduler::stop(Stop how) {
-  auto lock = lock_soon(mutex_);  // who is told that we are stopping may rely on it: nothing is dispatched in between
+  Lock lock(mutex_, kSpinFirst);  // after kStopped was returned, nothing more is dispatched
   inbox_.close();
   collect();
   stopped_ = true;
   if (how == Stop::kDrop) {
-    for (const Waiting& waiting : policy_->take_all()) {
+    for (const WaitingRequest& waiting : policy_->take_all()) {
       inbox_.left({1, waiting.request.length});
       dropped_.push_back(waiting);
     }
   }
   lock.unlock();
-  arrivals_.ring_all();
-  landings_.ring_all();
+  arrivals_.notify_all();
+  completions_.notify_all();
 }
 
 Scheduler::Statistics LiveScheduler::statistics() {
-  const auto lock = lock_soon(mutex_);
+  Lock lock(mutex_, kSpinFirst);
   collect();
   Statistics statistics = statistics_.report();
   statistics.policy = options_.policy;
@@ -289,7 +314,7 @@ Scheduler::Statistics LiveScheduler::statistics() {
 }  // namespace
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(Options options) {
-  auto policy = make_policy(options.policy, options.policy_options);
+  auto policy = make_policy(options.policy, options.policy_options, options.device_class);
   if (!policy) return Failure(policy.error());
   return std::make_unique<LiveScheduler>(std::move(options), std::move(*policy));
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the device takes for a request of a given size, learned from what it took before.
+// Estimates how long the device takes for a request of a given size, from recent completions.
 #pragma once
 
 #include <tutti/base.h>
 
 namespace tutti {
 
-// A straight line, latency + size/bandwidth, fitted by least squares to recent completions; older ones fade.
-// Until there are enough of them to fit, the figures it was made with. Not thread-safe.
+// Latency + size/bandwidth, fitted by least squares to recent completions with decreasing weights. Until there are
+// enough of them, the figures it was constructed with. Not thread-safe.
 class ServiceProfile {
  public:
   struct Figures {
@@ -25,11 +25,11 @@ class ServiceProfile {
   void fit();
 
   Figures figures_;
-  double weight_ = 0, size_ = 0, time_ = 0, size_size_ = 0, size_time_ = 0;  // fading sums
+  double weight_ = 0, size_ = 0, time_ = 0, size_size_ = 0, size_time_ = 0;  // weighted sums
   int until_fit_ = kFirstFit;
 
   static constexpr int kFirstFit = 32;
-  static constexpr double kFade = 0.995;  // what a completion still counts after one more
+  static constexpr double kFade = 0.995;  // the weight of a completion after each later one
 };
 
 }  // namespace tutti

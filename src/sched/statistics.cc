@@ -61,12 +61,12 @@ Scheduler::Percentiles WaitHistogram::percentiles() const {
   return {at(0.50), at(0.90), at(0.99), longest_};
 }
 
-SchedulerStatistics::Application& SchedulerStatistics::of(ApplicationId id) {
+SchedulerStatistics::ApplicationStatistics& SchedulerStatistics::of(ApplicationId id) {
   if (id < nearby_.size() && nearby_[id]) return *nearby_[id];
   auto it = applications_.find(id);
   if (it == applications_.end()) {
     if (applications_.size() >= kMostApplications) forget_idle();
-    it = applications_.emplace(id, std::make_unique<Application>()).first;
+    it = applications_.emplace(id, std::make_unique<ApplicationStatistics>()).first;
   }
   if (id < kNearby) {
     if (id >= nearby_.size()) nearby_.resize(std::min<std::size_t>(kNearby, std::bit_ceil(id + 1u)));
@@ -105,7 +105,7 @@ void SchedulerStatistics::dispatched(std::span<const Request> batch, std::span<c
   ++batches_;
   largest_batch_ = std::max<std::uint64_t>(largest_batch_, batch.size());
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    Application& application = of(batch[i].stamp.application);
+    ApplicationStatistics& application = of(batch[i].stamp.application);
     ++application.counts.dispatched;
     application.counts.dispatched_bytes += batch[i].length;
     application.waits.record(std::max(now - arrived[i], Duration::zero()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scheduler counts. Cheap enough to be always on: one look-up and a few additions per request.
+// Counters of a scheduler. Always on: one look-up and a few additions per request.
 #pragma once
 
 #include <tutti/sched.h>
@@ -13,7 +13,8 @@
 
 namespace tutti {
 
-// Waiting times in buckets of one eighth of a power of two: percentiles are right to 12%, from 1 ns to 4.8 hours.
+// WaitingRequest times in buckets of one eighth of a power of two: percentiles are right to 12%, from 1 ns to 4.8
+// hours.
 class WaitAxis {
  public:
   static constexpr int kSteps = 8;  // buckets per power of two
@@ -37,8 +38,7 @@ class WaitHistogram {
   Duration longest_{};
 };
 
-// The counts of one scheduler. Not thread-safe. Of applications that have nothing waiting any more, the counts may be
-// forgotten once ten thousand are known.
+// The counters of one scheduler. Not thread-safe. Beyond ten thousand applications, idle ones are merged into one sum.
 class SchedulerStatistics {
  public:
   void added(const Request& request);
@@ -47,23 +47,23 @@ class SchedulerStatistics {
   void dispatched(std::span<const Request> batch, std::span<const TimePoint> arrived, TimePoint now);
   void completed(std::span<const Request> batch);
 
-  // Fills everything but what the scheduler itself knows (policy, waiting, in flight).
+  // Everything except what the scheduler itself knows (policy, waiting, in flight).
   Scheduler::Statistics report() const;
 
  private:
-  struct Application {
+  struct ApplicationStatistics {
     Scheduler::Counts counts;
     WaitHistogram waits;
   };
   static constexpr std::size_t kMostApplications = 10'000;
-  static constexpr std::size_t kNearby = 32768;
+  static constexpr std::size_t kNearby = 1024;  // more would be spread over too much memory to be quick
 
-  Application& of(ApplicationId id);
+  ApplicationStatistics& of(ApplicationId id);
   void forget_idle();
 
-  boost::unordered_flat_map<ApplicationId, std::unique_ptr<Application>> applications_;
-  std::vector<Application*> nearby_;  // those of small ids, by id: most ids are small
-  Application departed_;              // the sum of the forgotten ones
+  boost::unordered_flat_map<ApplicationId, std::unique_ptr<ApplicationStatistics>> applications_;
+  std::vector<ApplicationStatistics*> nearby_;  // applications with small ids, by id
+  ApplicationStatistics departed_;              // the sum of the removed ones
   std::uint64_t batches_ = 0;
   std::uint64_t largest_batch_ = 0;
 };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of an elevator, for policies that serve disks: upwards from the last one served, then from the lowest
-// again.
+// Elevator order, for policies that serve disks: ascending from the last request served, then from the lowest again.
 #pragma once
 
 #include <tutti/sched.h>
@@ -10,29 +9,29 @@
 
 namespace tutti {
 
-// Files apart, offsets ascending.
+// A position on the device: by file, then by offset.
 inline std::uint64_t where(const Request& request) {
   return (request.file << 48) + request.offset;
 }
 
-// What is served in turn and, of what has the same turn, by where it is.
-struct Place {
+// A request's position in the order: by turn, then by position on the device.
+struct SweepPosition {
   std::int64_t turn = 0;  // a round of a sweep, or a time
   std::uint64_t where = 0;
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const SweepPosition&) const = default;
 };
 
 class Sweep {
  public:
-  // Of a request that has just come.
-  Place of(const Request& request) const {
+  // For a request that has just arrived.
+  SweepPosition of(const Request& request) const {
     const std::uint64_t at = where(request);
     return {reached_.turn + (at < reached_.where ? 1 : 0), at};
   }
-  void reached(const Place& place) { reached_ = place; }
+  void reached(const SweepPosition& place) { reached_ = place; }
 
  private:
-  Place reached_;
+  SweepPosition reached_;
 };
 
 }  // namespace tutti

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hash index of small numbers (slots, runs) that stand for things kept elsewhere, found by a key those things have.
-// Eight bytes an entry, and keys that are used together lie together: with a million requests queued, that is what
-// keeps memory under 200 bytes a request and most look-ups in the cache.
+// A hash index of small numbers (slots, runs): finds the number of an object by the object's key, which stays with the
+// object. Eight bytes per entry, and keys that are used together lie together: with a million requests queued, this
+// keeps memory under 200 bytes per request and most look-ups in the cache.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace tutti {
 
-// A tag from a hash of the whole key and a place that keys used together have near each other.
+// A tag from a hash of the whole key and an index that is close for keys that are used together.
 inline std::uint32_t make_tag(std::uint64_t hash, std::uint64_t place) {
   return (static_cast<std::uint32_t>(hash) & 0xfff00000u) | (static_cast<std::uint32_t>(place) & 0x000fffffu);
 }
 
 // `KeyOf` is a function object: number -> key; a key has == and tag(), 32 bits made by make_tag().
-// The owner is asked for a key only where tags agree.
+// The object's key is read only where tags agree.
 template <typename KeyOf>
 class TagIndex {
  public:
@@ -42,7 +42,7 @@ class TagIndex {
     return entry ? entry->number : kNone;
   }
 
-  // The number that find() will probably return, without a look at the thing it stands for.
+  // The number that find() will probably return, without reading the object.
   std::uint32_t guess(const Key& key) const {
     const std::uint32_t tag = key.tag();
     const Entry* entry = table_.find(tag, [&](const Entry& e) { return e.tag == tag; });
@@ -55,7 +55,7 @@ class TagIndex {
     return all;
   }
 
-  // Starts to bring what find() or erase() will need into the cache.
+  // Prefetches what find() or erase() will need.
   void prefetch(const Key& key) const { table_.prefetch(key.tag()); }
 
   // Removes exactly this number; does nothing if it is not here (its key was taken by another).

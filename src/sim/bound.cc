@@ -15,7 +15,7 @@ double bottleneck_sum(const std::vector<ShopJob>& jobs) {
   return sum;
 }
 
-// Sum of flow times on one machine, shortest remaining first, which is optimal there.
+// Sum of flow times on one machine under shortest remaining first, which is optimal for one machine.
 double one_server_sum(const std::vector<ShopJob>& jobs, const std::vector<std::size_t>& by_release,
                       std::size_t machine) {
   using Waiting = std::pair<double, std::size_t>;  // remaining, job
@@ -48,7 +48,7 @@ double one_server_sum(const std::vector<ShopJob>& jobs, const std::vector<std::s
   return sum;
 }
 
-// The dual value of the linear program with the parallel inequalities: sum of completions if all begin at zero.
+// The dual value of the linear program with the parallel inequalities: sum of completions if all releases are 0.
 double parallel_inequalities_sum(const std::vector<ShopJob>& jobs) {
   const std::size_t machines = jobs.front().demand.size();
   std::vector<double> load(machines, 0), squares(machines, 0);
@@ -72,7 +72,7 @@ double parallel_inequalities_sum(const std::vector<ShopJob>& jobs) {
       rate = weight[left[k]] / demand;
       last = k;
     }
-    if (last == left.size()) return dual;  // nothing left to serve anywhere
+    if (last == left.size()) return dual;  // no demand left on any machine
     dual += rate * 0.5 * (load[machine] * load[machine] + squares[machine]);
     for (const std::size_t job : left) weight[job] = std::max(0.0, weight[job] - rate * jobs[job].demand[machine]);
     const ShopJob& chosen = jobs[left[last]];

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The future: events in order of time, and of being scheduled among equals, so that a run repeats bit for bit.
+// Future events in order of time. Events of equal time are in the order of scheduling, so runs are reproducible.
 #pragma once
 
-#include <cassert>
 #include <cstdint>
-#include <vector>
+
+#include "base/heap.h"
 
 namespace tutti::sim {
 
 enum class EventKind : std::uint8_t {
-  kStep,     // a = application: its computation or pause is over
-  kMessage,  // a = operation slot, b = group: the pieces for one station arrive
-  kForward,  // a = way, b = ticket: a part of a forwarding node's batch arrives at its server
-  kHandled,  // a = station, b = ticket: the server's thread has done its part of a batch
-  kFinish,   // a = station: its device has finished something
-  kWake,     // a = station: its policy asked to be asked again
-  kReply,    // a = operation slot: the last byte is with the client
-  kReturn,   // a = way, b = ticket: a server's answer is back at the forwarding node
-  kTimeout,  // a = operation slot, b = its generation
-  kFault,    // a = index of the fault, b = 0: begins, 1: ends
-  kGate,     // a = application, b = what for (World::GateStep)
+  kStep,      // a = application: its computation or pause has ended; in a Simulator: a = slot of its task
+  kMessage,   // a = operation slot, b = message: the requests for one station arrive
+  kPayload,   // a = operation slot, b = message: a payload arrives that the node has pulled
+  kForward,   // a = route, b = ticket: a part of a forwarding node's batch arrives at its server
+  kHandled,   // a = station, b = ticket: the server's thread has handled a batch
+  kFinish,    // a = station: its device has finished a batch
+  kWake,      // a = station: call its policy again; b = 1: retry those that wait for memory
+  kReply,     // a = operation slot: the client has received the last byte
+  kReturn,    // a = route, b = ticket: a server's answer arrives at the forwarding node
+  kAnswered,  // a = application, b = connection: a message was answered, more may be sent
+  kSync,      // a = sync, b = server: an fsync arrives
+  kSynced,    // a = application, b = rank: one server has answered its fsync
+  kTimeout,   // a = operation slot, b = its generation
+  kFault,     // a = index of the fault, b = 0: begins, 1: ends
+  kGate,      // a = application, b = FastSimulation::GateStep
 };
 
 struct Event {
@@ -28,10 +32,12 @@ struct Event {
   std::uint32_t a = 0;
   std::uint32_t b = 0;
 
+  bool operator<(const Event& other) const {
+    return time != other.time ? time < other.time : sequence < other.sequence;
+  }
   EventKind kind() const { return static_cast<EventKind>(sequence & 0xff); }
 };
 
-// A heap of four children per node: half the levels of a binary one, and one node's children share a cache line or two.
 class EventQueue {
  public:
   bool empty() const { return heap_.empty(); }
@@ -43,52 +49,12 @@ class EventQueue {
   };
 
   void push(std::int64_t time, EventKind kind, Operands operands) {
-    const Event event{time, (next_sequence_++ << 8) | static_cast<std::uint64_t>(kind), operands.a, operands.b};
-    std::size_t hole = heap_.size();
-    heap_.push_back(event);
-    while (hole > 0) {
-      const std::size_t parent = (hole - 1) / kChildren;
-      if (!before(event, heap_[parent])) break;
-      heap_[hole] = heap_[parent];
-      hole = parent;
-    }
-    heap_[hole] = event;
+    heap_.push({time, (next_sequence_++ << 8) | static_cast<std::uint64_t>(kind), operands.a, operands.b});
   }
-
-  Event pop() {
-    assert(!heap_.empty());
-    const Event top = heap_.front();
-    const Event last = heap_.back();
-    heap_.pop_back();
-    if (!heap_.empty()) sift_down(last);
-    return top;
-  }
+  Event pop() { return heap_.pop(); }
 
  private:
-  static constexpr std::size_t kChildren = 4;
-
-  static bool before(const Event& x, const Event& y) {
-    return x.time != y.time ? x.time < y.time : x.sequence < y.sequence;
-  }
-
-  void sift_down(const Event& event) {
-    const std::size_t size = heap_.size();
-    std::size_t hole = 0;
-    while (true) {
-      const std::size_t first = hole * kChildren + 1;
-      if (first >= size) break;
-      std::size_t best = first;
-      const std::size_t end = first + kChildren < size ? first + kChildren : size;
-      for (std::size_t child = first + 1; child < end; ++child)
-        if (before(heap_[child], heap_[best])) best = child;
-      if (!before(heap_[best], event)) break;
-      heap_[hole] = heap_[best];
-      hole = best;
-    }
-    heap_[hole] = event;
-  }
-
-  std::vector<Event> heap_;
+  Heap<Event> heap_;
   std::uint64_t next_sequence_ = 0;
 };
 

@@ -9,28 +9,29 @@
 #include <numeric>
 #include <tuple>
 
+#include "base/units.h"
 #include "sim/bound.h"
 
 namespace tutti::sim {
 namespace {
 
-double seconds(Duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 double mean(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Jain: 1 when all are treated alike, 1/n when one gets everything.
+// Jain: 1 if all are equal, 1/n if one gets everything.
 double jain(const std::vector<double>& shares) {
   double sum = 0, squares = 0;
   for (const double share : shares) sum += share, squares += share * share;
   return squares > 0 ? sum * sum / (static_cast<double>(shares.size()) * squares) : 0;
 }
 
-// Mean phase of each application when nobody else is there.
-Result<std::vector<double>> alone_times(const Scenario& scenario) {
+Result<Outcome> run_with(const MeasureOptions& options, const Scenario& scenario, const RunOptions& how) {
+  return options.run ? options.run(scenario, how) : run(scenario, how);
+}
+
+// Mean phase of each application when it runs alone.
+Result<std::vector<double>> alone_times(const Scenario& scenario, const MeasureOptions& options) {
   const auto key = [](const Application& a) {
     return std::make_tuple(a.ranks, a.ranks_per_node, a.operations, a.size.count(), a.largest_request.count(),
                            a.block.count(), a.gap.count(), a.think.count(), a.outstanding, a.direction, a.pattern,
@@ -54,7 +55,7 @@ Result<std::vector<double>> alone_times(const Scenario& scenario) {
     alone.gate = Gate{};
     alone.servers.policy = PolicyChoice{};
     alone.forwarding.policy = PolicyChoice{};
-    auto outcome = run(alone, {.demands = false, .operation_records = false});
+    auto outcome = run_with(options, alone, {.full = options.full, .demands = false, .operation_records = false});
     if (!outcome) return Failure(outcome.error());
     times.push_back(outcome->phases.empty() ? 0 : seconds(outcome->phases.front().end - outcome->phases.front().begin));
     known[key(application)] = times.back();
@@ -66,6 +67,7 @@ void measure_operations(const Outcome& outcome, Metrics& metrics) {
   std::vector<double> completions, first, last, ratios;
   for (const OperationRecord& operation : outcome.operations) {
     completions.push_back(seconds(operation.completed - operation.issued));
+    if (operation.last_server == Duration{}) continue;
     first.push_back(seconds(operation.first_server - operation.issued));
     last.push_back(seconds(operation.last_server - operation.issued));
     if (first.back() > 0) ratios.push_back(last.back() / first.back());
@@ -114,7 +116,8 @@ void measure_bound(const Scenario& scenario, const Outcome& outcome, Metrics& me
   for (const PhaseRecord& phase : outcome.phases) {
     ShopJob job{.release = seconds(phase.begin), .demand = {}};
     const Direction direction = scenario.applications[phase.application].direction;
-    const bool in_memory = direction == Direction::kWrite && scenario.servers.write_back;  // the device may be idle
+    const bool in_memory =
+        direction == Direction::kWrite && scenario.servers.write_back;  // the device may be idle then
     for (const Bytes bytes : phase.demand)
       job.demand.push_back(in_memory ? 0 : seconds(floor_time(scenario.servers.device, bytes, direction)));
     jobs.push_back(std::move(job));
@@ -144,28 +147,30 @@ Distribution distribution(std::vector<double> values) {
   return result;
 }
 
-Result<Measured> measure(const Scenario& scenario, const MeasureOptions& options) {
-  auto outcome = run(scenario, {.demands = options.bound, .operation_records = true, .progress = options.progress});
+Result<MeasuredRun> measure(const Scenario& scenario, const MeasureOptions& options) {
+  auto outcome = run_with(
+      options, scenario,
+      {.full = options.full, .demands = options.bound, .operation_records = true, .progress = options.progress});
   if (!outcome) return Failure(outcome.error());
   if (!outcome->stuck.empty()) {
-    std::string message = fmt::format("{} can never finish:", scenario.name);
+    std::string message = fmt::format("{} cannot finish:", scenario.name);
     for (std::size_t i = 0; i < outcome->stuck.size() && i < 10; ++i) message += "\n  " + outcome->stuck[i];
     if (outcome->stuck.size() > 10) message += fmt::format("\n  and {} more", outcome->stuck.size() - 10);
     return fail(ErrorCode::kTimeout, message);
   }
   std::vector<double> alone;
   if (options.slowdown) {
-    auto times = alone_times(scenario);
+    auto times = alone_times(scenario, options);
     if (!times) return Failure(times.error());
     alone = std::move(*times);
   }
-  Measured measured;
+  MeasuredRun measured;
   Metrics& metrics = measured.metrics;
   metrics.failed_operations = outcome->failed_operations;
   metrics.makespan = seconds(outcome->makespan);
   metrics.bandwidth = metrics.makespan > 0 ? static_cast<double>(outcome->bytes.count()) / metrics.makespan : 0;
   metrics.mean_batch =
-      outcome->batches ? static_cast<double>(outcome->pieces) / static_cast<double>(outcome->batches) : 0;
+      outcome->batches ? static_cast<double>(outcome->batched_requests) / static_cast<double>(outcome->batches) : 0;
   measure_operations(*outcome, metrics);
   measure_applications(scenario, *outcome, alone, metrics);
   if (options.bound) measure_bound(scenario, *outcome, metrics);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures out of a run. Times are in seconds.
+// Metrics of a run. Times are in seconds.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct ApplicationMetrics {
   std::string name;
   std::uint64_t phases = 0;
   double mean_phase = 0;
-  double phase_deviation = 0;  // standard deviation of its phases as a share of their mean
-  double alone = 0;            // mean phase when it runs alone; 0: not asked for
-  double slowdown = 0;         // mean of phase over alone
+  double phase_deviation = 0;  // standard deviation of its phases, relative to their mean
+  double alone = 0;            // mean phase when it runs alone; 0: not computed
+  double slowdown = 0;         // mean of phase / alone
   double end = 0;
   double mebibytes = 0;
 };
@@ -37,35 +37,38 @@ struct Metrics {
   Distribution operation;  // completion: from issue to the last byte
   Distribution phase;
   std::uint64_t failed_operations = 0;
-  double first_server = 0;     // mean time to the first server's finish of an operation
-  double last_server = 0;      // and to the last's
-  double last_over_first = 0;  // mean of their ratio: the sc11 paper's max/min
+  double first_server = 0;     // mean time until the first server has served its part of an operation; 0: unknown
+  double last_server = 0;      // the same for the last server
+  double last_over_first = 0;  // mean ratio of the two: max/min in the sc11 paper
   double makespan = 0;
   double bandwidth = 0;        // bytes per second over the makespan
   double phase_deviation = 0;  // mean over applications
   double io_time = 0;          // mean over applications of the sum of their phases
-  double slowdown = 0;         // mean over phases; 0: not asked for
+  double slowdown = 0;         // mean over phases; 0: not computed
   double worst_slowdown = 0;
-  double fairness = 0;    // Jain's index of the applications' 1/slowdown; 0: not asked for
-  double idle = 0;        // share of the makespan in which a server's device had nothing to do
-  double mean_batch = 0;  // pieces per batch
-  double bound = 0;       // least possible mean phase for these demands and beginnings; 0: not asked for
+  double fairness = 0;    // Jain's index of the applications' 1/slowdown; 0: not computed
+  double idle = 0;        // share of the makespan in which a server's device was idle
+  double mean_batch = 0;  // requests per batch
+  double bound = 0;       // lower bound of the mean phase for these demands and start times; 0: not computed
   std::string bound_kind;
   std::vector<ApplicationMetrics> applications;
 };
 
 struct MeasureOptions {
-  bool slowdown = true;  // runs every distinct application alone, under fifo
-  bool bound = true;     // keeps the demands of all phases
+  bool full = false;     // RunOptions::full, also for the runs of single applications
+  bool slowdown = true;  // also run every distinct application alone, under fifo
+  bool bound = true;     // compute the bound; keeps the demands of all phases in memory
   std::function<void(Duration, std::uint64_t)> progress{};
+  // Used instead of run(), if set.
+  std::function<Result<Outcome>(const Scenario&, const RunOptions&)> run{};
 };
 
-struct Measured {
+struct MeasuredRun {
   Outcome outcome;
   Metrics metrics;
 };
 
-// Runs the scenario and works out its figures. A scenario that cannot finish is kTimeout, with who waits for whom.
-Result<Measured> measure(const Scenario& scenario, const MeasureOptions& options = {});
+// Runs the scenario and computes its metrics. kTimeout: it cannot finish; the message lists who waits for what.
+Result<MeasuredRun> measure(const Scenario& scenario, const MeasureOptions& options = {});
 
 }  // namespace tutti::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a message arrives: latency, chance, and the links it shares with others.
+// A model of when messages arrive: latency, random jitter, and links that messages share.
 #pragma once
 
 #include <cstdint>
@@ -7,27 +7,25 @@
 
 #include "base/prng.h"
 #include "sim/scenario.h"
+#include "sim/simulator.h"
 
 namespace tutti::sim {
 
-using Nanoseconds = std::int64_t;  // since the start of the run
+inline constexpr std::uint64_t kHeaderBytes = 256;  // size of a message without data
 
-inline constexpr std::uint64_t kHeaderBytes = 256;  // of a message besides the data it carries
-
-// A link carries one message after the other, each for its bytes over the bandwidth.
-class Links {
+// Links that carry one message after the other. A message occupies a link for its bytes / bandwidth.
+class SharedLinks {
  public:
-  // One end of a way: a link by number, and how fast it is. Bandwidth 0: no limit, nothing to wait for.
-  struct End {
-    std::size_t link = 0;
+  // Bandwidth in bytes per second; 0: no limit.
+  struct Link {
+    std::size_t number = 0;
     double bandwidth = 0;
   };
 
-  explicit Links(std::size_t count) : free_(count, 0) {}
+  explicit SharedLinks(std::size_t count) : free_(count, 0) {}
 
-  // Occupies the links from `now` on, in parallel with each other as far as they are free; returns when the last byte
-  // has arrived, without latency.
-  Nanoseconds pass(Nanoseconds now, End end, std::uint64_t bytes);
+  // Occupies the link as soon as it is free, from `now` on. Returns when the last byte has passed, without latency.
+  Nanoseconds pass(Nanoseconds now, Link link, std::uint64_t bytes);
 
  private:
   std::vector<Nanoseconds> free_;
@@ -43,20 +41,21 @@ class NetworkModel {
 
   NetworkModel(const Network& network, Size size, std::uint64_t seed);
 
-  // When the message is there. Draws from the network's own chance, so jitter does not depend on anything else.
+  // Arrival times. Jitter is drawn from the network's own generator, so it does not depend on other random decisions.
   Nanoseconds to_station(Nanoseconds now, std::size_t client, std::size_t station, std::uint64_t bytes);
   Nanoseconds to_client(Nanoseconds now, std::size_t station, std::size_t client, std::uint64_t bytes);
   Nanoseconds between(Nanoseconds now, std::size_t from_station, std::size_t to_station, std::uint64_t bytes);
 
   Prng& chance() { return chance_; }
+  const Network& figures() const { return network_; }
+  void set_figures(const Network& network) { network_ = network; }
 
  private:
-  Nanoseconds way(Nanoseconds now, Links::End from, Links::End to, std::uint64_t bytes);
+  Nanoseconds transfer(Nanoseconds now, SharedLinks::Link from, SharedLinks::Link to, std::uint64_t bytes);
 
   Network network_;
   Size size_;
-  Links links_;  // clients out, clients in, stations in, stations out, core
-  bool limited_;
+  SharedLinks links_;  // clients out, clients in, stations in, stations out, core
   Prng chance_;
 };
 

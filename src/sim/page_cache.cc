@@ -5,34 +5,34 @@
 
 namespace tutti::sim {
 
-PageCache::Found PageCache::read(FileId file, Range range, std::uint32_t ticket) {
-  std::vector<Window>& windows = files_[file];
+PageCache::Found PageCache::read(FileId file, ByteRange range, std::uint32_t ticket) {
+  std::vector<CachedRange>& ranges = files_[file];
   const std::uint64_t end = range.offset + range.length;
   bool stream = false;
-  for (const Window& window : windows) {
-    if (window.begin <= range.offset && end <= window.end)
-      return window.ticket == kNobody ? Found{Place::kMemory, 0, 0} : Found{Place::kUnderWay, window.ticket, 0};
-    stream = stream || (window.begin < range.offset && range.offset <= window.end);
+  for (const CachedRange& cached : ranges) {
+    if (cached.begin <= range.offset && end <= cached.end)
+      return cached.ticket == kPresent ? Found{Location::kMemory, 0, 0} : Found{Location::kUnderWay, cached.ticket, 0};
+    stream = stream || (cached.begin < range.offset && range.offset <= cached.end);
   }
   const std::uint64_t length = stream ? std::max(range.length, read_ahead_) : range.length;
-  windows.push_back({range.offset, range.offset + length, ticket});
-  return {Place::kDevice, 0, length};
+  ranges.push_back({range.offset, range.offset + length, ticket});
+  return {Location::kDevice, 0, length};
 }
 
 void PageCache::arrived(FileId file, std::uint32_t ticket) {
-  std::vector<Window>& windows = files_[file];
-  const auto its = std::find_if(windows.begin(), windows.end(), [&](const Window& w) { return w.ticket == ticket; });
-  if (its == windows.end()) return;
-  its->ticket = kNobody;
-  // Grows the windows it adjoins, so that a stream has one.
-  Window grown = *its;
-  windows.erase(its);
-  for (auto other = windows.begin(); other != windows.end();) {
-    const bool joins = other->ticket == kNobody && other->begin <= grown.end && grown.begin <= other->end;
-    if (joins) grown = {std::min(grown.begin, other->begin), std::max(grown.end, other->end), kNobody};
-    other = joins ? windows.erase(other) : other + 1;
+  std::vector<CachedRange>& ranges = files_[file];
+  const auto its = std::find_if(ranges.begin(), ranges.end(), [&](const CachedRange& w) { return w.ticket == ticket; });
+  if (its == ranges.end()) return;
+  its->ticket = kPresent;
+  // Merges adjoining ranges, so that a stream has one.
+  CachedRange grown = *its;
+  ranges.erase(its);
+  for (auto other = ranges.begin(); other != ranges.end();) {
+    const bool joins = other->ticket == kPresent && other->begin <= grown.end && grown.begin <= other->end;
+    if (joins) grown = {std::min(grown.begin, other->begin), std::max(grown.end, other->end), kPresent};
+    other = joins ? ranges.erase(other) : other + 1;
   }
-  windows.push_back(grown);
+  ranges.push_back(grown);
 }
 
 }  // namespace tutti::sim

@@ -7,7 +7,7 @@
 namespace tutti::sim {
 namespace {
 
-// The most even grid of `dimensions` sides that holds exactly `ranks` boxes; sides[0] is the fastest-running one.
+// A grid of exactly `ranks` boxes with sides as equal as possible; sides[0] is the fastest-running one.
 struct Grid {
   std::uint64_t sides[3] = {1, 1, 1};
 };
@@ -44,49 +44,81 @@ class Appender {
   std::vector<Extent>& extents_;
 };
 
-// Rows of `block` bytes of the rank's box in a matrix of boxes; the box is as many rows high as the phase has.
-void tile_rows(const Application& application, const Place& place, unsigned dimensions, Appender& extents) {
-  const Grid grid = grid_of(place.ranks, dimensions);
+// Rows of `block` bytes of the rank's box in a matrix of boxes. The height of the box is the rows of the whole phase.
+void tile_rows(const Application& application, const OperationIndex& index, unsigned dimensions, Appender& extents) {
+  const Grid grid = grid_of(index.ranks, dimensions);
   const std::uint64_t block = application.block.count();
   const std::uint64_t rows = application.size.count() / block;
-  const std::uint64_t height = rows * place.operations;
-  const std::uint64_t x = place.rank % grid.sides[0];
-  const std::uint64_t y = place.rank / grid.sides[0] % grid.sides[1];
-  const std::uint64_t z = place.rank / grid.sides[0] / grid.sides[1];
+  const std::uint64_t height = rows * index.operations;
+  const std::uint64_t x = index.rank % grid.sides[0];
+  const std::uint64_t y = index.rank / grid.sides[0] % grid.sides[1];
+  const std::uint64_t z = index.rank / grid.sides[0] / grid.sides[1];
   for (std::uint64_t row = 0; row < rows; ++row) {
-    const std::uint64_t line = (z * grid.sides[1] + y) * height + place.operation * rows + row;
+    const std::uint64_t line = (z * grid.sides[1] + y) * height + index.operation * rows + row;
     extents.add((line * grid.sides[0] + x) * block, block);
   }
 }
 
 }  // namespace
 
-void extents_of(const Application& application, const Place& place, Prng& chance, std::vector<Extent>& extents) {
+void extents_of(const Application& application, const OperationIndex& index, Prng& chance,
+                std::vector<Extent>& extents) {
   Appender out(extents);
   const std::uint64_t size = application.size.count();
   const std::uint64_t block = application.block.count() ? application.block.count() : size;
   const std::uint64_t blocks = std::max<std::uint64_t>(1, size / block);
-  const std::uint64_t turn = std::uint64_t{place.rank} * place.operations + place.operation;
+  const std::uint64_t number = std::uint64_t{index.rank} * index.operations + index.operation;
   switch (application.pattern) {
     case Pattern::kContiguous:
-      return out.add(turn * size, size);
+      return out.add(number * size, size);
     case Pattern::kStrided:
-      return out.add((std::uint64_t{place.operation} * place.ranks + place.rank) * size, size);
+      return out.add((std::uint64_t{index.operation} * index.ranks + index.rank) * size, size);
     case Pattern::kInterleaved:
       for (std::uint64_t i = 0; i < blocks; ++i)
-        out.add(((place.operation * blocks + i) * place.ranks + place.rank) * block, block);
+        out.add(((index.operation * blocks + i) * index.ranks + index.rank) * block, block);
       return;
     case Pattern::kTiles2d:
-      return tile_rows(application, place, 2, out);
+      return tile_rows(application, index, 2, out);
     case Pattern::kTiles3d:
-      return tile_rows(application, place, 3, out);
+      return tile_rows(application, index, 3, out);
     case Pattern::kVector:
       for (std::uint64_t i = 0; i < blocks; ++i)
-        out.add((turn * blocks + i) * (block + application.gap.count()), block);
+        out.add((number * blocks + i) * (block + application.gap.count()), block);
       return;
     case Pattern::kRandom:
-      return out.add(chance.below(std::uint64_t{place.ranks} * place.operations) * size, size);
+      return out.add(chance.below(std::uint64_t{index.ranks} * index.operations) * size, size);
   }
+}
+
+void RequestCutter::cut(const Application& application, const Layout& layout, std::span<const Extent> extents,
+                        std::vector<CutRequest>& cuts) {
+  constexpr std::uint64_t kLargest = 1u << 30;
+  const std::uint64_t asked = application.largest_request.count(), flow = application.flow.count();
+  const std::uint64_t largest = asked > 0 ? std::min(asked, kLargest) : kLargest;
+  cuts.clear();
+  last_.clear();
+  for (const Extent& extent : extents)
+    for (const tutti::Piece& piece : tutti::split(layout, extent.offset, Bytes(extent.length))) {
+      if (flow > 0 && joins_last(flow, piece, cuts)) continue;
+      for (std::uint64_t done = 0; done < piece.length.count(); done += largest)
+        cuts.push_back({piece.offset + done, piece.object_offset + done, std::min(largest, piece.length.count() - done),
+                        piece.target});
+    }
+}
+
+// True if the piece continues the last request of its server and was joined to it.
+bool RequestCutter::joins_last(std::uint64_t flow, const tutti::Piece& piece, std::vector<CutRequest>& cuts) {
+  if (piece.target >= last_.size()) last_.resize(piece.target + 1);
+  LastRequest& last = last_[piece.target];
+  const std::uint64_t end = piece.object_offset + piece.length.count();
+  if (last.end == piece.object_offset && last.number < cuts.size() &&
+      cuts[last.number].length + piece.length.count() <= flow) {
+    cuts[last.number].length += piece.length.count();
+    last.end = end;
+    return true;
+  }
+  last = {static_cast<std::uint32_t>(cuts.size()), end};
+  return false;
 }
 
 }  // namespace tutti::sim

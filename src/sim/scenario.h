@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is simulated: servers, network, applications and faults. Plain data; scenario_file.h reads it from TOML.
+// A scenario: servers, network, applications and faults. Plain data; scenario_file.h reads it from TOML.
 #pragma once
 
 #include <tutti/sched.h>
@@ -11,6 +11,7 @@
 
 #include "engine/device.h"
 #include "gate/backoff.h"
+#include "node/node.h"
 
 namespace tutti::sim {
 
@@ -22,25 +23,31 @@ struct PolicyChoice {
 struct Servers {
   unsigned count = 4;
   DeviceFigures device = FixedFigures{};
-  unsigned depth = 16;  // batches a server keeps at its device at once
+  unsigned depth = 16;  // maximum number of batches at the device of a server
   PolicyChoice policy{};
-  Duration request_cost{};  // of the server's one working thread for each batch it handles
-  Duration write_cost{};    // beside it for each batch of writes: that thread waits until they are safe
-  Bytes read_ahead{};       // its file system keeps what was read in memory and reads streams ahead; 0: no memory
-  bool write_back = false;  // a write is done when it is in the server's memory, which has room for all of them
-  // Files lie at random places within this much of each device; 0: anywhere on it.
+  Duration request_cost{};  // time of the server's only worker thread per batch
+  Duration write_cost{};    // additional time per batch of writes, until they are on stable storage
+  Bytes read_ahead{};       // read-ahead of the page cache (page_cache.h); 0: no page cache
+  bool write_back = false;  // a write completes in the server's memory, which has no limit
+  // Limits of a node, the same as in NodeOptions.
+  Bytes write_buffers = NodeOptions{}.write_buffers;
+  Bytes read_buffers = NodeOptions{}.read_buffers;
+  std::size_t max_waiting = NodeOptions{}.max_waiting;
+  wire::Limits limits{};  // per connection
+  // Files are at random positions within this many bytes of each device; 0: on the whole device.
   Bytes spread{};
 };
 
-// Nodes between the applications and the servers, each with a policy of its own. The rank's number picks its node.
+// Forwarding nodes between the applications and the servers, each with its own policy. The client node's number selects
+// the forwarding node.
 struct Forwarding {
-  unsigned count = 0;   // 0: applications talk to the servers themselves
-  unsigned depth = 16;  // batches a node keeps under way to the servers at once
+  unsigned count = 0;   // 0: applications send to the servers directly
+  unsigned depth = 16;  // maximum number of batches that a node has sent to the servers
   PolicyChoice policy{};
 };
 
-// Every message takes `latency`, plus up to `jitter` (uniform), plus its bytes over the links it shares with others:
-// the client node's, the server's and the core all messages pass. A bandwidth of 0 has no limit.
+// Every message takes `latency`, plus a uniform random time up to `jitter`, plus its transfer time on shared links: the
+// link of the client node, the link of the server, and the core that all messages pass. Bandwidth 0: no limit.
 struct Network {
   Duration latency = std::chrono::microseconds(50);
   Duration jitter{};
@@ -50,8 +57,8 @@ struct Network {
 };
 
 enum class Pattern : std::uint8_t {
-  kContiguous,   // each rank has a segment of the file to itself and goes through it
-  kStrided,      // 1-D strided: operation by operation, one block of each rank after the other
+  kContiguous,   // each rank has its own segment of the file and accesses it in order
+  kStrided,      // 1-D strided: in each round, one block of each rank after the other
   kInterleaved,  // each operation is many blocks, interleaved with those of the other ranks
   kTiles2d,      // each rank has a tile of a matrix; an operation is some of its rows
   kTiles3d,      // each rank has a box; an operation is some of its rows
@@ -59,75 +66,78 @@ enum class Pattern : std::uint8_t {
   kRandom,       // anywhere in the file
 };
 
-enum class Barrier : std::uint8_t {
-  kPhase,      // ranks meet when all have done the whole phase
+enum class RankBarrier : std::uint8_t {
+  kPhase,      // ranks wait for each other at the end of the phase
   kOperation,  // and after every round of operations
 };
 
-// What the stamps say of the size of a phase.
+// How the stamps get the size of a phase.
 enum class PhaseSizes : std::uint8_t {
-  kAnnounced,   // the truth, times size_error
+  kAnnounced,   // the correct size times size_error
   kRemembered,  // learned in an earlier run and from the previous phase, times size_error
-  kLearned,     // from the previous phase; nothing in the first
+  kLearned,     // learned from the previous phase; unknown in the first
   kUnknown,
 };
 
-// Ranks that compute, then do their operations, `iterations` times. All times and sizes are per iteration and rank.
+// Its ranks compute, then do their operations, `iterations` times. All times and sizes are per iteration and rank.
 struct Application {
   std::string name;
-  std::optional<ApplicationId> id{};  // else drawn from 0..32767 by the seed, as the sc11 paper does
+  std::optional<ApplicationId> id{};  // empty: random in 0..32767, as in the sc11 paper
   Duration start{};
+  Duration rank_spread{};  // each rank begins a phase later by a uniform random time up to this
   unsigned ranks = 1;
   unsigned ranks_per_node = 1;  // ranks that share one client link
   unsigned iterations = 1;
   Duration compute{};
   unsigned operations = 1;
   Bytes size{1 << 20};      // of one operation
-  Bytes block{};            // of one contiguous piece of an operation, for the patterns that have such; 0: size
-  Bytes largest_request{};  // clients cut pieces to this, as NFS clients do; 0: a stripe is the limit
-  // Pieces that adjoin in a server's part of the file go to it as one request of up to this size, as PVFS2's flows do
-  // (256 KiB); 0: each piece goes by itself. Policies that merge by offset see only where a request begins.
+  Bytes block{};            // of one contiguous block of an operation, for patterns with blocks; 0: size
+  Bytes largest_request{};  // clients cut requests to this size, as NFS clients do; 0: a stripe
+  // Stripes that adjoin in a server's part of the file are one request of up to this size, as in PVFS2's flows
+  // (256 KiB); 0: each stripe is one request. Policies that merge by offset only know the start of a request.
   Bytes flow{};
   Bytes gap{};               // kVector: between two blocks
-  Duration think{};          // between an operation and the next
-  unsigned outstanding = 1;  // operations a rank issues without waiting: 1 is synchronous
-  double variation = 0;      // operations per phase vary by up to this share up and down
+  Duration think{};          // pause after each operation
+  unsigned outstanding = 1;  // maximum number of incomplete operations of a rank; 1: synchronous
+  double variation = 0;      // operations per phase vary by up to this share
   Direction direction = Direction::kRead;
   Pattern pattern = Pattern::kContiguous;
-  Barrier barrier = Barrier::kPhase;
+  RankBarrier barrier = RankBarrier::kPhase;
+  bool sync = false;  // every rank calls fsync at the end of a phase
   bool file_per_process = false;
   Bytes stripe_size{64 << 10};
   unsigned stripe_count = 0;               // 0: all servers
-  std::optional<unsigned> first_server{};  // else drawn by the seed where the stripe count is smaller than the servers
+  std::optional<unsigned> first_server{};  // empty: random, if stripe_count is less than the servers
   PhaseSizes sizes = PhaseSizes::kLearned;
   double size_error = 1;
 };
 
-// Jobs take turns for their phases (src/gate), or probe and back off.
+// How jobs take turns for their phases (src/gate): not at all, by lock, or by probing and backoff.
 struct Gate {
   enum class Kind : std::uint8_t { kNone, kLock, kBackoff };
   Kind kind = Kind::kNone;
   std::string discipline = "fifo";  // kLock
   PolicyOptions discipline_options{};
-  Duration latency = std::chrono::microseconds(45);  // one way to the coordinator and back
-  Duration patience = std::chrono::minutes(30);      // an application goes ahead if no answer comes for so long
-  gate::BackoffOptions backoff{};                    // kBackoff; the threshold is 85% of what a quiet server gives
+  Duration latency = std::chrono::microseconds(45);  // of a message to or from the coordinator
+  Duration patience = std::chrono::minutes(30);      // an application proceeds after waiting this long for its turn
+  Duration answer_bound = std::chrono::seconds(2);   // and after this long without an answer of the coordinator
+  gate::BackoffOptions backoff{};                    // kBackoff; the threshold is 85% of the rate of an idle server
 };
 
-struct Fault {
+struct ScenarioFault {
   enum class Kind : std::uint8_t {
-    kSlow,         // a server's device takes `factor` times as long
-    kStop,         // a server serves nothing; what it had goes on after the end
-    kSkew,         // a server's clock, or with `application` that application's, is off by `skew`
-    kDelay,        // messages (to `server`, of `application`, where given) are late by `delay` with `probability`
-    kKill,         // `application` dies; what it had waiting is cancelled
-    kCoordinator,  // the gate's coordinator answers nobody
+    kSlow,         // the device of a server takes `factor` times as long
+    kStop,         // a server stops; it continues its work when the fault ends
+    kSkew,         // the clock of a server, or of `application`, is wrong by `skew`
+    kDelay,        // messages (to `server`, of `application`, if set) are delayed by `delay` with `probability`
+    kKill,         // `application` dies; its waiting requests are cancelled
+    kCoordinator,  // the gate's coordinator does not answer
   };
   Kind kind = Kind::kSlow;
-  std::optional<unsigned> server{};       // else all of them
+  std::optional<unsigned> server{};       // empty: all servers
   std::optional<unsigned> application{};  // index
   Duration at{};
-  std::optional<Duration> until{};  // nothing: for good
+  std::optional<Duration> until{};  // empty: until the end of the run
   double factor = 1;
   Duration skew{};  // may be negative
   double probability = 1;
@@ -142,12 +152,12 @@ struct Scenario {
   Network network{};
   Gate gate{};
   std::vector<Application> applications{};
-  std::vector<Fault> faults{};
-  Duration timeout{};                             // clients give an operation up after this; 0: never
-  Duration limit = std::chrono::hours(24 * 365);  // simulated time after which the run is given up
+  std::vector<ScenarioFault> faults{};
+  Duration timeout{};                             // an operation fails after this; 0: never
+  Duration limit = std::chrono::hours(24 * 365);  // simulated time after which the run is stopped
 };
 
-// What is wrong with a scenario, if anything: kInvalid.
+// kInvalid: what is wrong with the scenario.
 Result<void> check(const Scenario& scenario);
 
 }  // namespace tutti::sim

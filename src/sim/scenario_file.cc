@@ -23,15 +23,16 @@ const Names<Pattern> kPatterns = {
     {"contiguous", Pattern::kContiguous}, {"strided", Pattern::kStrided},  {"interleaved", Pattern::kInterleaved},
     {"tiles-2d", Pattern::kTiles2d},      {"tiles-3d", Pattern::kTiles3d}, {"vector", Pattern::kVector},
     {"random", Pattern::kRandom}};
-const Names<Barrier> kBarriers = {{"phase", Barrier::kPhase}, {"operation", Barrier::kOperation}};
+const Names<RankBarrier> kBarriers = {{"phase", RankBarrier::kPhase}, {"operation", RankBarrier::kOperation}};
 const Names<Direction> kDirections = {{"read", Direction::kRead}, {"write", Direction::kWrite}};
 const Names<PhaseSizes> kSizes = {{"announced", PhaseSizes::kAnnounced},
                                   {"remembered", PhaseSizes::kRemembered},
                                   {"learned", PhaseSizes::kLearned},
                                   {"unknown", PhaseSizes::kUnknown}};
-const Names<Fault::Kind> kFaults = {{"slow", Fault::Kind::kSlow}, {"stop", Fault::Kind::kStop},
-                                    {"skew", Fault::Kind::kSkew}, {"delay", Fault::Kind::kDelay},
-                                    {"kill", Fault::Kind::kKill}, {"coordinator", Fault::Kind::kCoordinator}};
+const Names<ScenarioFault::Kind> kFaults = {
+    {"slow", ScenarioFault::Kind::kSlow}, {"stop", ScenarioFault::Kind::kStop},
+    {"skew", ScenarioFault::Kind::kSkew}, {"delay", ScenarioFault::Kind::kDelay},
+    {"kill", ScenarioFault::Kind::kKill}, {"coordinator", ScenarioFault::Kind::kCoordinator}};
 const Names<Gate::Kind> kGates = {
     {"none", Gate::Kind::kNone}, {"lock", Gate::Kind::kLock}, {"backoff", Gate::Kind::kBackoff}};
 
@@ -49,8 +50,8 @@ double bandwidth(Section& section, std::string_view key) {
   return static_cast<double>(section.bytes(key, Bytes{}).count());
 }
 
-// A value, or a range to draw from for each copy of an application: "1MiB..1GiB" uniform, "1MiB..1GiB pareto 1.1"
-// heavy-tailed between the two.
+// Reads a value, or draws from a range for each copy of an application: "1MiB..1GiB" is uniform, "1MiB..1GiB
+// pareto 1.1" is heavy-tailed within the range.
 class Drawer {
  public:
   using Parse = Result<double> (*)(std::string_view);
@@ -70,7 +71,7 @@ class Drawer {
       rest.resize(word);
     }
     const double high = value(key, rest, lowest, parse);
-    if (high < low) section_.mistake(key, fmt::format("'{}' ends below its beginning", text));
+    if (high < low) section_.mistake(key, fmt::format("'{}': the end of the range is below its beginning", text));
     return shape > 0 ? bounded_pareto(low, high, shape) : chance_.uniform(low, high);
   }
 
@@ -81,7 +82,7 @@ class Drawer {
       if (text.find_first_not_of(' ', used) == std::string_view::npos) return value;
     } catch (const std::exception&) {
     }
-    return fail(ErrorCode::kInvalid, fmt::format("'{}' is not a number, nor a range like 2..8", text));
+    return fail(ErrorCode::kInvalid, fmt::format("'{}' is neither a number nor a range such as 2..8", text));
   }
   static Result<double> bytes(std::string_view text) {
     return parse_bytes(text).map([](Bytes value) { return static_cast<double>(value.count()); });
@@ -94,7 +95,7 @@ class Drawer {
   double value(std::string_view key, const std::string& text, double lowest, Parse parse) {
     const auto parsed = parse(text);
     if (!parsed) return section_.mistake(key, parsed.error().message), lowest;
-    if (*parsed < lowest) section_.mistake(key, fmt::format("'{}' is too small; at least {}", text, lowest));
+    if (*parsed < lowest) section_.mistake(key, fmt::format("'{}' is too small; it must be at least {}", text, lowest));
     return *parsed;
   }
 
@@ -120,11 +121,12 @@ PolicyOptions read_options(Section section) {
   return options;
 }
 
-// One copy of an [[applications]] table; every call draws its ranges anew.
+// One copy of an [[applications]] table. Each call draws new values from its ranges.
 Application read_application(Section section, Prng& chance, const Scenario& scenario) {
   Drawer drawer(section, chance);
   Application result;
   result.start = duration_of(drawer.draw("start", 0, 0, Drawer::time));
+  result.rank_spread = duration_of(drawer.draw("rank_spread", 0, 0, Drawer::time));
   result.ranks = count_of(drawer.draw("ranks", 1, 1, Drawer::number));
   result.ranks_per_node = static_cast<unsigned>(section.integer("ranks_per_node", 1, {1, 1 << 20}));
   result.iterations = count_of(drawer.draw("iterations", 1, 1, Drawer::number));
@@ -143,9 +145,10 @@ Application read_application(Section section, Prng& chance, const Scenario& scen
   result.direction = choose(section, "direction", "read", kDirections);
   result.pattern = choose(section, "pattern", "contiguous", kPatterns);
   result.barrier = choose(section, "barrier", "phase", kBarriers);
+  result.sync = section.boolean("sync", false);
   result.file_per_process = section.boolean("file_per_process", false);
   result.stripe_size = section.bytes("stripe_size", result.stripe_size);
-  if (result.stripe_size == Bytes{}) section.mistake("stripe_size", "is 0; at least 1 byte");
+  if (result.stripe_size == Bytes{}) section.mistake("stripe_size", "is 0; it must be at least 1 byte");
   const auto servers = static_cast<std::int64_t>(scenario.servers.count);
   result.stripe_count = static_cast<unsigned>(section.integer("stripe_count", 0, {0, INT32_MAX}));
   if (result.stripe_count > scenario.servers.count)
@@ -189,15 +192,15 @@ std::optional<unsigned> find_application(Section& section, const Scenario& scena
   return std::nullopt;
 }
 
-Fault read_fault(Section section, const Scenario& scenario) {
-  Fault fault;
+ScenarioFault read_fault(Section section, const Scenario& scenario) {
+  ScenarioFault fault;
   fault.kind = choose(section, "kind", "slow", kFaults);
   if (section.has("server"))
     fault.server =
         static_cast<unsigned>(section.integer("server", 0, {0, static_cast<std::int64_t>(scenario.servers.count) - 1}));
   fault.application = find_application(section, scenario);
-  if (fault.kind == Fault::Kind::kKill && !section.has("application"))
-    section.mistake("application", "is missing: which application dies");
+  if (fault.kind == ScenarioFault::Kind::kKill && !section.has("application"))
+    section.mistake("application", "is missing; set the application that dies");
   fault.at = section.duration("at", Duration{});
   if (section.has("until")) fault.until = section.duration("until", Duration{});
   if (fault.until && *fault.until <= fault.at) section.mistake("until", "must be after `at`");
@@ -214,7 +217,7 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
-// `policy` and `options` of a table; [policies.NAME] holds options for whatever policy is chosen in the end.
+// `policy` and `options` of a table. [policies.NAME] has options for the policy that is finally chosen.
 PolicyChoice read_policy(Section& section, Section& shared, const std::optional<std::string>& override) {
   PolicyChoice choice;
   const std::string written = section.choice("policy", "fifo", policy_names());
@@ -249,6 +252,13 @@ void read_servers(Config& config, Scenario& scenario, const Overrides& overrides
   scenario.servers.write_cost = servers.duration("write_cost", Duration{});
   scenario.servers.read_ahead = servers.bytes("read_ahead", Bytes{});
   scenario.servers.write_back = servers.boolean("write_back", false);
+  scenario.servers.write_buffers = servers.bytes("write_buffers", scenario.servers.write_buffers);
+  scenario.servers.read_buffers = servers.bytes("read_buffers", scenario.servers.read_buffers);
+  scenario.servers.max_waiting =
+      static_cast<std::size_t>(servers.integer("max_waiting", scenario.servers.max_waiting, {1, 1 << 30}));
+  wire::Limits& limits = scenario.servers.limits;
+  limits.requests = static_cast<std::uint32_t>(servers.integer("connection_requests", limits.requests, {1, 1 << 20}));
+  limits.bytes = servers.bytes("connection_bytes", Bytes(limits.bytes)).count();
   scenario.servers.policy = read_policy(servers, shared, forwards ? std::nullopt : overrides.policy);
   scenario.servers.device = read_device(servers.section("device"));
 }
@@ -259,6 +269,7 @@ void read_gate(Section section, Gate& gate) {
   gate.discipline_options = read_options(section.section("options"));
   gate.latency = section.duration("latency", gate.latency);
   gate.patience = section.duration("patience", gate.patience);
+  gate.answer_bound = section.duration("answer_bound", gate.answer_bound);
 }
 
 Result<Scenario> read(Config config, const std::string& source, const Overrides& overrides) {

@@ -11,16 +11,16 @@
 
 namespace tutti::sim {
 
-// What the command line changes in a scenario.
+// Changes to a scenario from the command line.
 struct Overrides {
-  std::optional<std::string> policy{};  // of the servers, or of the forwarding nodes where there are any
+  std::optional<std::string> policy{};  // of the forwarding nodes, if there are any, else of the servers
   std::optional<std::uint64_t> seed{};
   std::vector<std::string> assignments{};  // "servers.depth=4"
 };
 
-// kInvalid names file, line, key and what is accepted; kNotFound: no such file.
+// kInvalid names the file, line, key and valid values; kNotFound: no such file.
 Result<Scenario> load_scenario(const std::string& path, const Overrides& overrides = {});
-// `source` stands for the file name in messages.
+// `source` is the file name in messages.
 Result<Scenario> parse_scenario(std::string_view text, const std::string& source, const Overrides& overrides = {});
 
 }  // namespace tutti::sim

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::SizeIs;
 
-// Every piece takes one second wherever it lies.
+// Every request takes one second, at every position.
 Scenario seconds_per_piece(unsigned servers, unsigned applications) {
   Scenario scenario;
   scenario.name = "test";
@@ -29,7 +29,7 @@ Scenario seconds_per_piece(unsigned servers, unsigned applications) {
   return scenario;
 }
 
-TEST(Simulation, OneApplicationAloneTakesAsLongAsItsLastServer) {
+TEST(Simulation, AnApplicationTakesAsLongAsItsLastServer) {
   auto outcome = run(seconds_per_piece(4, 1));
   ASSERT_TRUE(outcome);
   ASSERT_THAT(outcome->operations, SizeIs(1));
@@ -57,9 +57,42 @@ TEST(Simulation, TheSameSeedGivesTheSameOutcome) {
   EXPECT_NE(ends(*first), ends(*other));
 }
 
-TEST(Simulation, AStoppedServerWithoutTimeoutIsReportedWithWhoWaits) {
+// Jobs on one of eight servers, the largest first: concert serves their phases by size if sizes are right. They are
+// right if announced, or remembered from an earlier run.
+TEST(Simulation, JobsOnOneOfManyServersAnnounceTheBytesOnThatServer) {
+  for (const bool own_files : {false, true}) {
+    const auto mean_phase = [&](PhaseSizes sizes, double size_error = 1) {
+      Scenario scenario = seconds_per_piece(8, 6);
+      scenario.servers.device = FixedFigures{.latency = 10ms, .bandwidth = 0};  // no request becomes overdue
+      scenario.servers.policy.name = "concert";
+      for (unsigned i = 0; i < scenario.applications.size(); ++i) {
+        Application& application = scenario.applications[i];
+        application.start = std::chrono::milliseconds(i);
+        application.stripe_count = 1;
+        application.first_server = 3;
+        application.size = 64_KiB;
+        application.operations = 60 - 10 * i;
+        application.ranks = 2;
+        application.file_per_process = own_files;
+        application.sizes = sizes;
+        application.size_error = size_error;
+      }
+      Duration sum{};
+      const auto outcome = run(scenario);
+      for (const auto& phase : outcome->phases) sum += phase.end - phase.begin;
+      return sum / 6;
+    };
+    const Duration announced = mean_phase(PhaseSizes::kAnnounced);
+    EXPECT_EQ(announced, mean_phase(PhaseSizes::kRemembered));
+    EXPECT_LT(announced * 5, mean_phase(PhaseSizes::kUnknown) * 4) << own_files;
+    EXPECT_LT(announced, mean_phase(PhaseSizes::kAnnounced, 0.125)) << "as if distributed over all servers";
+    EXPECT_EQ(mean_phase(PhaseSizes::kUnknown), mean_phase(PhaseSizes::kLearned)) << "no earlier phase";
+  }
+}
+
+TEST(Simulation, WithoutATimeoutAStoppedServerIsReportedAsStuck) {
   Scenario scenario = seconds_per_piece(4, 2);
-  scenario.faults.push_back({.kind = Fault::Kind::kStop, .server = 2, .at = 0s});
+  scenario.faults.push_back({.kind = ScenarioFault::Kind::kStop, .server = 2, .at = 0s});
   const auto outcome = run(scenario);
   ASSERT_TRUE(outcome);
   ASSERT_THAT(outcome->stuck, SizeIs(2));
@@ -67,47 +100,175 @@ TEST(Simulation, AStoppedServerWithoutTimeoutIsReportedWithWhoWaits) {
   EXPECT_THAT(outcome->stuck[0], HasSubstr("on server 2, which is stopped"));
 }
 
-TEST(Simulation, ATimeoutGivesTheOperationUp) {
+TEST(Simulation, AnOperationFailsAfterTheTimeout) {
   Scenario scenario = seconds_per_piece(4, 2);
+  scenario.applications[0].operations = 2;
   scenario.timeout = 30s;
-  scenario.faults.push_back({.kind = Fault::Kind::kStop, .server = 2, .at = 0s});
-  const auto outcome = run(scenario);
-  ASSERT_TRUE(outcome);
-  EXPECT_TRUE(outcome->stuck.empty());
-  EXPECT_EQ(outcome->failed_operations, 2u);
-  EXPECT_EQ(outcome->makespan, 30s);
+  scenario.faults.push_back({.kind = ScenarioFault::Kind::kStop, .server = 2, .at = 0s, .until = 31s});
+  for (const bool full : {false, true}) {
+    const auto outcome = run(scenario, {.full = full});
+    ASSERT_TRUE(outcome);
+    EXPECT_TRUE(outcome->stuck.empty());
+    EXPECT_EQ(outcome->failed_operations, 2u);
+    EXPECT_EQ(outcome->bytes, 256_KiB) << "of the second operation";
+    ASSERT_THAT(outcome->phases, SizeIs(2));
+    EXPECT_NEAR(std::chrono::duration<double>(outcome->phases[0].end).count(), 30, 0.1);
+    EXPECT_EQ(outcome->phases[0].bytes, Bytes{});
+  }
 }
 
-TEST(Simulation, AStoppedServerGoesOn) {
+// Connecting and opening files is not part of a scenario: a slow network and a short timeout do not change it.
+TEST(Simulation, AFullRunStartsWithAnyNetworkAndTimeout) {
+  Scenario scenario = seconds_per_piece(2, 2);
+  scenario.network.latency = 16s;
+  auto outcome = run(scenario, {.full = true});
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->failed_operations, 0u);
+  EXPECT_GE(outcome->makespan, 33s);
+  scenario.timeout = 1ns;
+  outcome = run(scenario, {.full = true});
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->failed_operations, 2u);
+  EXPECT_EQ(outcome->bytes, Bytes{});
+}
+
+TEST(Simulation, ARunMayEndWithOperationsInFlight) {
+  Scenario scenario = seconds_per_piece(2, 2);
+  for (Application& application : scenario.applications) {
+    application.operations = 10;
+    application.sync = true;
+    application.direction = Direction::kWrite;
+  }
+  scenario.limit = 3500ms;
+  for (const bool full : {false, true}) {
+    const auto outcome = run(scenario, {.full = full});
+    ASSERT_TRUE(outcome);
+    EXPECT_THAT(outcome->stuck, SizeIs(2));
+    EXPECT_EQ(outcome->failed_operations, 0u);
+  }
+}
+
+TEST(Simulation, TheOperationsOfAKilledApplicationDoNotFail) {
+  Scenario scenario = seconds_per_piece(2, 2);
+  scenario.applications[0].operations = 10;
+  scenario.faults.push_back({.kind = ScenarioFault::Kind::kKill, .application = 0, .at = 2500ms});
+  for (const bool full : {false, true}) {
+    const auto outcome = run(scenario, {.full = full});
+    ASSERT_TRUE(outcome);
+    EXPECT_EQ(outcome->failed_operations, 0u);
+    EXPECT_THAT(outcome->phases, SizeIs(1));
+  }
+}
+
+// Data of a full run is never accessed, so it needs addresses, not memory.
+TEST(Simulation, AFullRunNeedsNoMemoryForItsData) {
   Scenario scenario = seconds_per_piece(2, 1);
-  scenario.faults.push_back({.kind = Fault::Kind::kStop, .server = 1, .at = 500ms, .until = 5s});
+  scenario.applications[0].size = 1024_GiB;
+  scenario.applications[0].stripe_size = 1_GiB;
+  const auto outcome = run(scenario, {.full = true});
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->bytes, 1024_GiB);
+}
+
+TEST(Simulation, AStoppedServerContinues) {
+  Scenario scenario = seconds_per_piece(2, 1);
+  scenario.faults.push_back({.kind = ScenarioFault::Kind::kStop, .server = 1, .at = 500ms, .until = 5s});
   EXPECT_EQ(run(scenario)->makespan, 5s);
 }
 
-TEST(Simulation, ASlowServerSlowsEverybody) {
+TEST(Simulation, AnOperationThatNoQueueHasRoomForIsRefused) {
+  Scenario scenario = seconds_per_piece(2, 1);
+  scenario.applications[0].size = 64_KiB * 9;  // five requests on the first server
+  scenario.servers.max_waiting = 5;
+  EXPECT_TRUE(run(scenario));
+  scenario.servers.max_waiting = 4;
+  for (const bool full : {false, true}) {
+    const auto refused = run(scenario, {.full = full});
+    ASSERT_FALSE(refused);
+    EXPECT_THAT(refused.error().message, HasSubstr("one operation is 5 requests on a server, where at most 4"));
+  }
+}
+
+// The requests of a probe are as small as operations, but not arbitrarily many.
+TEST(Simulation, JobsWithTinyOperationsCanProbe) {
+  Scenario scenario = seconds_per_piece(1, 1);
+  scenario.servers.device = FixedFigures{.latency = 1us, .bandwidth = 0};
+  scenario.gate.kind = Gate::Kind::kBackoff;
+  scenario.applications[0].size = Bytes(1);
+  for (const bool full : {false, true}) {
+    const auto outcome = run(scenario, {.full = full});
+    ASSERT_TRUE(outcome);
+    EXPECT_LT(outcome->events, 200'000u);
+  }
+}
+
+TEST(Simulation, TheEndOfAFaultDoesNotEndAnother) {
+  Scenario stopped = seconds_per_piece(2, 1);
+  stopped.faults.push_back({.kind = ScenarioFault::Kind::kStop, .server = 1, .at = 200ms, .until = 3s});
+  stopped.faults.push_back({.kind = ScenarioFault::Kind::kStop, .server = 1, .at = 500ms, .until = 5s});
+  Scenario slow = seconds_per_piece(2, 1);
+  slow.applications[0].operations = 10;
+  slow.faults.push_back({.kind = ScenarioFault::Kind::kSlow, .at = 0s, .until = 1500ms, .factor = 3});
+  slow.faults.push_back({.kind = ScenarioFault::Kind::kSlow, .at = 0s, .factor = 2});
+  for (const bool full : {false, true}) {
+    EXPECT_NEAR(std::chrono::duration<double>(run(stopped, {.full = full})->makespan).count(), 5, 0.01) << full;
+    EXPECT_GE(run(slow, {.full = full})->makespan, 20s) << full;
+  }
+}
+
+// Fast and full simulations agree also where answers are slow, late or missing.
+TEST(Simulation, ASlowOrStoppedGateActsAsInProduction) {
+  const auto compare = [](const Scenario& scenario, const std::string& what) {
+    const auto fast = run(scenario), full = run(scenario, {.full = true});
+    ASSERT_TRUE(fast && full);
+    ASSERT_EQ(fast->phases.size(), full->phases.size()) << what;
+    for (std::size_t i = 0; i < fast->phases.size(); ++i)
+      EXPECT_NEAR(std::chrono::duration<double>(fast->phases[i].end - full->phases[i].end).count(), 0, 0.05)
+          << what << ", phase " << i;
+  };
+  Scenario scenario = seconds_per_piece(1, 3);
+  scenario.gate.kind = Gate::Kind::kLock;
+  for (Application& application : scenario.applications) application.iterations = 3;
+  for (const Duration latency : {Duration(20ms), Duration(400ms), Duration(900ms)}) {
+    scenario.gate.latency = latency;
+    compare(scenario, "latency " + std::to_string(latency.count()));
+  }
+  scenario.gate.latency = 100ms;
+  scenario.gate.patience = 1950ms;  // ends when a grant is under way
+  compare(scenario, "patience");
+  scenario.gate.latency = 1ms;
+  scenario.gate.patience = 10min;
+  scenario.faults.push_back({.kind = ScenarioFault::Kind::kCoordinator, .at = 500ms, .until = 4300ms});
+  compare(scenario, "stopped for a short time");
+  scenario.servers.device = FixedFigures{.latency = 20s, .bandwidth = 0};  // longer than a lease
+  scenario.faults.front().until = 18s;
+  compare(scenario, "stopped for longer than a lease");
+}
+
+TEST(Simulation, ASlowServerDelaysAllApplications) {
   Scenario scenario = seconds_per_piece(2, 3);
-  scenario.faults.push_back({.kind = Fault::Kind::kSlow, .server = 1, .at = 0s, .factor = 4});
+  scenario.faults.push_back({.kind = ScenarioFault::Kind::kSlow, .server = 1, .at = 0s, .factor = 4});
   EXPECT_EQ(run(scenario)->makespan, 12s);
 }
 
-TEST(Simulation, ADeadApplicationLeavesTheServersToTheOthers) {
+TEST(Simulation, RequestsOfADeadApplicationAreCancelled) {
   Scenario scenario = seconds_per_piece(2, 2);
-  scenario.applications[0].size = 64_KiB * 20;  // ten pieces on each server, all before b's
-  scenario.faults.push_back({.kind = Fault::Kind::kKill, .application = 0, .at = 1500ms});
+  scenario.applications[0].size = 64_KiB * 20;  // ten requests on each server, all before those of b
+  scenario.faults.push_back({.kind = ScenarioFault::Kind::kKill, .application = 0, .at = 1500ms});
   const auto outcome = run(scenario);
   ASSERT_TRUE(outcome);
   EXPECT_TRUE(outcome->stuck.empty());
   ASSERT_THAT(outcome->phases, SizeIs(1));
   EXPECT_EQ(outcome->phases[0].application, 1u);
-  EXPECT_EQ(outcome->phases[0].end, 3s);  // the piece in service when the other died ends first
+  EXPECT_EQ(outcome->phases[0].end, 3s);  // the request in service when the other died ends first
 }
 
-TEST(Simulation, BarriersMakeRanksMeet) {
+TEST(Simulation, RanksWaitForEachOtherAtBarriers) {
   Scenario scenario = seconds_per_piece(1, 1);
   Application& application = scenario.applications[0];
   application.ranks = 4;
   application.operations = 3;
-  application.barrier = Barrier::kOperation;
+  application.barrier = RankBarrier::kOperation;
   application.iterations = 2;
   application.compute = 10s;
   application.think = 1s;
@@ -130,7 +291,7 @@ TEST(Simulation, LinksAreShared) {
   EXPECT_NEAR(seconds, 1.024, 0.01);
 }
 
-TEST(Simulation, ForwardingNodesPassEverythingOn) {
+TEST(Simulation, ForwardingNodesForwardAllRequests) {
   Scenario scenario = seconds_per_piece(4, 3);
   scenario.forwarding.count = 2;
   scenario.forwarding.depth = 1;
@@ -139,27 +300,27 @@ TEST(Simulation, ForwardingNodesPassEverythingOn) {
   ASSERT_TRUE(outcome);
   EXPECT_TRUE(outcome->stuck.empty());
   EXPECT_EQ(outcome->operations.size(), 6u);
-  EXPECT_EQ(outcome->makespan, 13s);  // 24 pieces, two at a time, after both nodes began with server 0
+  EXPECT_EQ(outcome->makespan, 13s);  // 24 requests, two at a time, after both nodes began with server 0
 }
 
-TEST(Simulation, ABatchOverSeveralServersGoesToEachOfThem) {
-  Scenario scenario = seconds_per_piece(4, 1);  // one operation, a piece on each server
+TEST(Simulation, ABatchForSeveralServersIsSentToEachOfThem) {
+  Scenario scenario = seconds_per_piece(4, 1);  // one operation, with a request on each server
   scenario.forwarding.count = 1;
   scenario.forwarding.depth = 1;
-  scenario.forwarding.policy.name = "to";  // joins the four pieces, which follow each other in the file
+  scenario.forwarding.policy.name = "to";  // joins the four requests, which adjoin in the file
   const auto outcome = run(scenario);
   ASSERT_TRUE(outcome);
   EXPECT_TRUE(outcome->stuck.empty());
-  EXPECT_EQ(outcome->makespan, 2s);  // the first piece alone, then the other three at once
+  EXPECT_EQ(outcome->makespan, 2s);  // the first request alone, then the other three together
   for (const Duration busy : outcome->server_busy) EXPECT_EQ(busy, 1s);
 }
 
-TEST(Simulation, AServersThreadAndMemory) {
+TEST(Simulation, TheThreadAndTheMemoryOfAServer) {
   Scenario scenario = seconds_per_piece(1, 1);
   scenario.applications[0].operations = 4;
   scenario.servers.request_cost = 100ms;
   EXPECT_EQ(run(scenario)->makespan, 4400ms);
-  scenario.servers.read_ahead = 128_KiB;  // the second read is a stream and brings the third along
+  scenario.servers.read_ahead = 128_KiB;  // the second read is a stream and also loads the third
   EXPECT_EQ(run(scenario)->makespan, 3400ms);
   scenario.applications[0].direction = Direction::kWrite;
   scenario.servers.write_back = true;
@@ -185,42 +346,48 @@ TEST(Gate, PhasesTakeTurnsUnderTheLock) {
   ASSERT_TRUE(outcome) << outcome.error().message;
   ASSERT_THAT(outcome->phases, SizeIs(4));
   EXPECT_EQ(outcome->phases[0].end, 15s);
-  EXPECT_EQ(outcome->phases[1].begin, 10s);  // ready with the first, and waits for it
+  EXPECT_EQ(outcome->phases[1].begin, 10s);  // ready at the same time as the first, and waits for it
   EXPECT_EQ(outcome->phases[1].issued, 15s);
   EXPECT_EQ(outcome->phases[1].end, 20s);
-  EXPECT_EQ(outcome->makespan, 35s);  // from then on they are out of each other's way
+  EXPECT_EQ(outcome->makespan, 35s);  // later phases do not overlap
 }
 
-TEST(Gate, WithoutCoordinatorApplicationsGoAheadAfterTheirPatience) {
+TEST(Gate, WithoutACoordinatorApplicationsProceed) {
   Scenario scenario = checkpoints(2);
   scenario.gate.kind = Gate::Kind::kLock;
   scenario.gate.patience = 3s;
-  scenario.faults.push_back({.kind = Fault::Kind::kCoordinator, .at = 0s});
+  scenario.faults.push_back({.kind = ScenarioFault::Kind::kCoordinator, .at = 0s});
   const auto outcome = run(scenario);
   ASSERT_TRUE(outcome);
   EXPECT_TRUE(outcome->stuck.empty());
-  EXPECT_EQ(outcome->phases.front().issued, 13s);
+  EXPECT_EQ(outcome->phases.front().issued, 12s);
+  EXPECT_EQ(outcome->phases.back().issued, outcome->phases.back().begin) << "the coordinator is not asked again";
+  const auto full = run(scenario, {.full = true});
+  ASSERT_TRUE(full);
+  ASSERT_EQ(full->phases.size(), outcome->phases.size());
+  EXPECT_NEAR(std::chrono::duration<double>(full->phases.front().issued).count(), 12, 0.01);
+  EXPECT_EQ(full->phases.back().issued, full->phases.back().begin);
 }
 
 TEST(Gate, AHolderThatDiesFreesTheLock) {
   Scenario scenario = checkpoints(2);
   scenario.gate.kind = Gate::Kind::kLock;
   scenario.gate.latency = 0s;
-  scenario.faults.push_back({.kind = Fault::Kind::kKill, .application = 0, .at = 12500ms});
+  scenario.faults.push_back({.kind = ScenarioFault::Kind::kKill, .application = 0, .at = 12500ms});
   const auto outcome = run(scenario);
   ASSERT_TRUE(outcome);
   ASSERT_THAT(outcome->phases, SizeIs(2));
   EXPECT_EQ(outcome->phases[0].issued, 12500ms);
 }
 
-TEST(Gate, BackoffProbesAndLetsBusyServersFinish) {
+TEST(Gate, BackoffProbesAndWaitsWhileServersAreBusy) {
   Scenario scenario = checkpoints(2);
   scenario.servers.device = FixedFigures{.latency = 1ms, .bandwidth = 10e6};
   for (Application& application : scenario.applications) {
     application.ranks = 64;
     application.operations = 20;
   }
-  scenario.applications[1].start = 1s;  // finds the other in its phase
+  scenario.applications[1].start = 1s;  // while the other is in its phase
   scenario.gate.kind = Gate::Kind::kBackoff;
   const auto outcome = run(scenario);
   ASSERT_TRUE(outcome);
@@ -232,7 +399,7 @@ TEST(Gate, BackoffProbesAndLetsBusyServersFinish) {
   }
 }
 
-TEST(Scenario, MistakesAreNamed) {
+TEST(Scenario, ReportsWhatIsWrong) {
   Scenario scenario = seconds_per_piece(4, 1);
   scenario.applications[0].stripe_count = 5;
   EXPECT_THAT(run(scenario).error().message, HasSubstr("must not exceed the number of servers, 4"));
@@ -241,7 +408,7 @@ TEST(Scenario, MistakesAreNamed) {
   EXPECT_THAT(run(scenario).error().message, HasSubstr("there is no policy 'none'"));
 }
 
-TEST(Simulation, WritesKeepTheServersThreadUntilTheyAreSafe) {
+TEST(Simulation, WritesOccupyTheServersThreadUntilTheyAreStable) {
   Scenario scenario = seconds_per_piece(1, 4);
   scenario.servers.device = FixedFigures{};
   scenario.servers.write_back = true;
@@ -253,7 +420,7 @@ TEST(Simulation, WritesKeepTheServersThreadUntilTheyAreSafe) {
   EXPECT_EQ(run(scenario)->makespan, 2400ms);
 }
 
-TEST(Simulation, AFlowJoinsWhatAdjoinsOnAServer) {
+TEST(Simulation, AFlowJoinsStripesThatAdjoinOnAServer) {
   Scenario scenario = seconds_per_piece(2, 1);
   scenario.applications[0].size = 64_KiB * 2 * 6;  // six stripes on each server
   const auto apart = run(scenario);
@@ -264,6 +431,11 @@ TEST(Simulation, AFlowJoinsWhatAdjoinsOnAServer) {
   EXPECT_EQ(joined->makespan, 3s);
   EXPECT_EQ(joined->bytes, apart->bytes);
 
+  const auto full = run(scenario, {.full = true});
+  ASSERT_TRUE(full);
+  EXPECT_EQ(full->makespan, joined->makespan);
+  EXPECT_EQ(full->batched_requests, joined->batched_requests);
+
   scenario.applications[0].flow = 1_MiB;
   scenario.applications[0].pattern = Pattern::kVector;  // gaps between the blocks: nothing adjoins
   scenario.applications[0].block = 64_KiB;
@@ -271,11 +443,91 @@ TEST(Simulation, AFlowJoinsWhatAdjoinsOnAServer) {
   EXPECT_EQ(run(scenario)->makespan, 12s);
 
   scenario.applications[0].largest_request = 8_KiB;
-  EXPECT_THAT(run(scenario).error().message, HasSubstr("flow joins pieces and largest_request cuts them"));
+  EXPECT_THAT(run(scenario).error().message, HasSubstr("flow joins requests and largest_request cuts them"));
 }
 
-// Figure 6 of the sc11 paper with the fewest applications: they fit into what the server keeps at its disk, so that a
-// queue in order of arrival has nothing to order.
+// The limits of a node have the same effect in fast and full simulations. Each of eight channels serves a request in 1
+// s.
+TEST(Simulation, LimitsOfANodeDelayLoadsThatExceedThem) {
+  Scenario free = seconds_per_piece(1, 1);
+  free.servers.device = SsdFigures{
+      .read_latency = 1s, .write_latency = 1s, .command = 0s, .read_bandwidth = 1e15, .write_bandwidth = 1e15};
+  free.servers.depth = 8;
+  Application& application = free.applications[0];
+  application.ranks = 4;
+  application.operations = application.outstanding = 4;
+  application.size = application.stripe_size = 4_MiB;
+  const auto expect = [](const Scenario& scenario, Duration makespan) {
+    for (const bool full : {false, true}) {
+      const auto outcome = run(scenario, {.full = full});
+      ASSERT_TRUE(outcome && outcome->stuck.empty());
+      EXPECT_EQ(std::chrono::round<std::chrono::milliseconds>(outcome->makespan), makespan) << full;
+    }
+  };
+  expect(free, 2s);
+  Scenario limited = free;
+  limited.servers.read_buffers = 16_MiB;  // for four requests
+  EXPECT_EQ(run(limited)->makespan / 1s, 4);
+  // A node also leaves memory for other clients: at times it has three requests of these four.
+  const auto node = run(limited, {.full = true});
+  ASSERT_TRUE(node && node->stuck.empty());
+  EXPECT_THAT(node->makespan / 1s, testing::AllOf(testing::Ge(4), testing::Le(5)));
+  limited.applications[0].direction = Direction::kWrite;
+  expect(limited, 2s);
+  limited.servers.write_buffers = 16_MiB;
+  expect(limited, 4s);
+  limited = free;
+  limited.servers.limits.bytes = 4 << 20;  // one request of each rank
+  expect(limited, 4s);
+  limited.servers.limits = {.requests = 1};
+  expect(limited, 4s);
+}
+
+TEST(Simulation, RequestsRefusedByAFullQueueAreSentAgain) {
+  Scenario scenario = seconds_per_piece(1, 8);
+  scenario.servers.device = FixedFigures{.latency = 10ms, .bandwidth = 0};
+  scenario.servers.max_waiting = 2;
+  for (const bool full : {false, true}) {
+    const auto outcome = run(scenario, {.full = full});
+    ASSERT_TRUE(outcome);
+    EXPECT_GT(outcome->refused, 0u);
+    EXPECT_EQ(outcome->failed_operations, 0u);
+    EXPECT_EQ(outcome->phases.size(), 8u);
+    EXPECT_GE(outcome->makespan, 80ms);
+    EXPECT_LT(outcome->makespan, 200ms);
+  }
+}
+
+// An fsync is answered after all earlier writes to the file, also those of other ranks.
+TEST(Simulation, SyncsWaitForEarlierWrites) {
+  Scenario scenario = seconds_per_piece(2, 1);
+  Application& application = scenario.applications[0];
+  application.direction = Direction::kWrite;
+  application.ranks = 2;
+  application.size = 64_KiB;  // on one server
+  application.operations = 2;
+  const auto plain = run(scenario);
+  scenario.network.latency = 10ms;
+  application.sync = true;
+  const auto fast = run(scenario), full = run(scenario, {.full = true});
+  ASSERT_TRUE(plain && fast && full);
+  EXPECT_GT(fast->makespan, plain->makespan + 20ms) << "one more round trip";
+  EXPECT_NEAR(static_cast<double>(full->makespan.count()), static_cast<double>(fast->makespan.count()), 1e6);
+}
+
+TEST(Simulation, RequestsAreCutInFastAndFullSimulations) {
+  Scenario scenario = seconds_per_piece(2, 1);
+  scenario.applications[0].size = 64_KiB * 2;
+  scenario.applications[0].largest_request = 16_KiB;
+  const auto fast = run(scenario), full = run(scenario, {.full = true});
+  ASSERT_TRUE(fast && full);
+  EXPECT_EQ(fast->batched_requests, 8u);
+  EXPECT_EQ(full->batched_requests, 8u);
+  EXPECT_EQ(full->makespan, fast->makespan);
+}
+
+// Figure 6 of the sc11 paper with the fewest applications. All their requests fit into the queue of the disk, so the
+// order of arrival does not matter under fifo.
 TEST(Simulation, WindowByOffsetGainsWithTwoApplicationsOnDisks) {
   Scenario scenario;
   scenario.servers.count = 8;
@@ -289,7 +541,7 @@ TEST(Simulation, WindowByOffsetGainsWithTwoApplicationsOnDisks) {
     application.operations = 8;
     application.size = 64_KiB;
     application.stripe_size = 4_KiB;
-    application.barrier = Barrier::kOperation;
+    application.barrier = RankBarrier::kOperation;
     scenario.applications.push_back(application);
   }
   const auto mean = [&](const char* policy, const PolicyOptions& options, unsigned depth) {

@@ -1,34 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// A policy with a number of batches under way in front of a device or, on a forwarding node, of other stations.
+// A server or forwarding node of the fast simulation: a policy and the batches in flight to the device or to servers.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
 #include "engine/device.h"
+#include "net/admission.h"
+#include "node/file_order.h"
 #include "sched/policy.h"
 #include "sim/network.h"
 #include "sim/page_cache.h"
 
 namespace tutti::sim {
 
-// Bookkeeping of one node; the world decides when things happen.
+// Only keeps records; FastSimulation decides when events happen. Not thread-safe.
 class Station {
  public:
-  struct Ticket {
-    std::vector<Request> requests;  // the batch, kept until it is done
+  struct BatchInFlight {
+    std::vector<Request> requests;  // the batch
     TimePoint dispatched{};         // by the station's clock
-    std::uint32_t parts = 0;        // forwarding: servers that have not answered
+    std::uint32_t parts = 0;        // on a forwarding node: servers that have not answered
+    bool aside = false;             // as in Scheduler::set_aside()
+    bool ahead = false;             // as in node::DataPath
   };
 
-  struct Kind {
+  struct Limits {
     unsigned depth = 1;
     Bytes read_ahead{};
+    Bytes write_buffers{};
+    Bytes read_buffers{};
   };
 
-  Station(std::unique_ptr<Policy> policy, Kind kind, const DeviceFigures& device)
-      : cache(kind.read_ahead), device_(device), policy_(std::move(policy)), depth_(kind.depth) {}
+  Station(std::unique_ptr<Policy> policy, Limits limits, const DeviceFigures& device)
+      : cache(limits.read_ahead),
+        write_memory(net::WriteMemory(limits.write_buffers).with_writes, {}),
+        pulled_memory(net::WriteMemory(limits.write_buffers).pulled),
+        read_memory(limits.read_buffers),
+        device_(device),
+        policy_(std::move(policy)),
+        depth_(limits.depth) {}
 
   Policy& policy() { return *policy_; }
   Device& device() { return device_; }
@@ -36,18 +49,34 @@ class Station {
   TimePoint clock(Nanoseconds now) const { return TimePoint(Duration(now)) + skew; }
   bool room() const { return in_flight_ < depth_ && !stopped; }
 
-  // Notes a batch as under way and returns its ticket.
+  // Adds a batch in flight and returns its ticket.
   std::uint32_t begin(const Batch& batch, Nanoseconds now);
-  Ticket& ticket(std::uint32_t number) { return tickets_[number]; }
-  // The batch is done: tells the policy and frees the place. The ticket's requests stay readable until begin().
-  const Ticket& finish(std::uint32_t number, Nanoseconds now);
+  BatchInFlight& batch(std::uint32_t ticket) { return batches_[ticket]; }
+  void set_aside(std::uint32_t ticket);
+  // Sets it aside because it waits for payloads, if few others are.
+  void set_ahead(std::uint32_t ticket, std::size_t most);
+  // The batch is complete: notifies the policy and frees the ticket. The requests stay readable until begin().
+  const BatchInFlight& finish(std::uint32_t number, Nanoseconds now);
 
   std::size_t in_flight() const { return in_flight_; }
 
-  PageCache cache;                                                        // of a server that has memory
-  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> waiting;  // tickets that wait for another's read
-  Nanoseconds thread_free = 0;                                            // when a server's thread has time again
-  std::vector<std::uint32_t> handled_late;                                // tickets whose handling ended while stopped
+  PageCache cache;  // of a server
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>>
+      waiting;  // tickets that wait for the read of another ticket
+  // Messages, and dispatched batches, that wait for memory because of the node's limits.
+  struct WaitingMessage {
+    std::uint32_t slot = 0;
+    std::uint32_t message = 0;
+  };
+  net::Budget write_memory, pulled_memory, read_memory;
+  std::vector<std::uint32_t> without_payload;  // tickets that wait for payloads, in order of dispatch
+  std::size_t memory_behind = 0;  // messages with memory for a pulled payload that have requests in the policy
+  std::deque<WaitingMessage> starved_writes;
+  std::deque<std::uint32_t> starved_reads;             // tickets
+  bool retrying = false;                               // a kWake to retry them is scheduled
+  std::unordered_map<FileId, node::FileOrder> orders;  // of files that are synced
+  Nanoseconds thread_free = 0;                         // when the thread of the server is free
+  std::vector<std::uint32_t> handled_late;             // tickets whose handling ended while the server was stopped
   bool stopped = false;
   bool finish_scheduled = false;
   Duration skew{};           // this station's clock minus true time
@@ -58,7 +87,8 @@ class Station {
   std::unique_ptr<Policy> policy_;
   unsigned depth_;
   unsigned in_flight_ = 0;
-  std::vector<Ticket> tickets_;
+  std::size_t ahead_ = 0;  // batches with BatchInFlight::ahead
+  std::vector<BatchInFlight> batches_;
   std::vector<std::uint32_t> free_;
 };
 

@@ -2,12 +2,13 @@
 #include "wire/codec.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
-#include "wire/all_messages.h"
-#include "wire/fields.h"
+#include "wire/archive.h"
 
 namespace tutti::wire {
 namespace {
@@ -22,7 +23,7 @@ Failure malformed(Type type, std::string_view what) {
 }
 
 std::uint64_t expected_payload(const WriteRequest& m) {
-  return total(m.extents).count();
+  return m.on_request ? 0 : total(m.extents).count();
 }
 std::uint64_t expected_payload(const ReadReply& m) {
   std::uint64_t sum = 0;
@@ -34,26 +35,29 @@ std::uint64_t expected_payload(const Message&) {
   return 0;
 }
 
-// Room for the header, then the body.
+// Space for the header, then the body. The writer's good() is false if a field is over its limit.
 template <typename Message>
-std::vector<std::byte> encode_body(const Message& message) {
-  Writer writer;
-  writer.out_.reserve(kHeaderSize + 192);
-  writer.out_.resize(kHeaderSize);
+Writer encode_body(const Message& message) {
+  Writer writer(kHeaderSize);
   auto& fields_of = const_cast<Message&>(message);  // a Writer only reads
   if constexpr (IsReply<Message>) {
-    fields(writer, fields_of.head);
-    if (message.head.status == kOk) fields(writer, fields_of);
+    fields_of.head.fields(writer);
+    if (message.head.status == kOk) fields_of.fields(writer);
   } else {
-    fields(writer, fields_of);
+    fields_of.fields(writer);
   }
-  return std::move(writer.out_);
+  if (writer.size() > kHeaderSize + kMaxBody) writer.overflow();
+  return writer;
 }
 
-// Completes a frame whose body is there.
+ReplyHead too_large(Type type, const Writer& writer) {
+  return {.status = EMSGSIZE, .message = fmt::format("the {} message is too large: {}", name(type), writer.error())};
+}
+
+// Writes the header in front of a body that is complete.
 void put_header(Header& header, std::vector<std::byte>& frame) {
   const auto body = std::span(frame).subspan(kHeaderSize);
-  assert(body.size() <= kMaxBody && header.payload_length <= kMaxPayload);
+  assert(header.payload_length <= kMaxPayload);
   header.body_length = static_cast<std::uint32_t>(body.size());
   header.body_checksum = body_checksum(body);
   const auto bytes = encode_header(header);
@@ -64,7 +68,12 @@ void put_header(Header& header, std::vector<std::byte>& frame) {
 
 template <typename Message>
 std::vector<std::byte> encode(const Message& message, const Envelope& envelope) {
-  auto frame = encode_body(message);
+  auto writer = encode_body(message);
+  if constexpr (IsReply<Message>) {
+    if (!writer.good()) return encode_failure(Message::kType, envelope.tag, too_large(Message::kType, writer));
+  }
+  assert(writer.good());
+  auto frame = writer.take();
   Header header{.type = Message::kType, .reply = IsReply<Message>, .tag = envelope.tag};
   header.payload_length = static_cast<std::uint32_t>(envelope.payload.size());
   if (envelope.checksum && !envelope.payload.empty()) {
@@ -75,10 +84,21 @@ std::vector<std::byte> encode(const Message& message, const Envelope& envelope) 
   return frame;
 }
 
-std::vector<std::byte> encode_scattered(const WriteRequest& message, std::uint64_t tag,
+template <typename Message>
+Result<void> check_limits(const Message& message) {
+  const auto writer = encode_body(message);
+  if (writer.good()) return {};
+  const auto head = too_large(Message::kType, writer);
+  return fail(ErrorCode::kInvalid, head.message, head.status);
+}
+
+template <typename Message>
+std::vector<std::byte> encode_scattered(const Message& message, std::uint64_t tag,
                                         std::span<const std::span<const std::byte>> parts, bool checksum) {
-  auto frame = encode_body(message);
-  Header header{.type = WriteRequest::kType, .tag = tag};
+  auto writer = encode_body(message);
+  assert(writer.good());
+  auto frame = writer.take();
+  Header header{.type = Message::kType, .tag = tag};
   for (const auto& part : parts) header.payload_length += static_cast<std::uint32_t>(part.size());
   if (parts.size() == 1) header.lead = std::min(lead_of(parts.front().data()), header.payload_length);
   header.has_payload_checksum = checksum && header.payload_length > 0;
@@ -86,24 +106,28 @@ std::vector<std::byte> encode_scattered(const WriteRequest& message, std::uint64
   put_header(header, frame);
   return frame;
 }
+template std::vector<std::byte> encode_scattered(const WriteRequest&, std::uint64_t,
+                                                 std::span<const std::span<const std::byte>>, bool);
+template std::vector<std::byte> encode_scattered(const Payload&, std::uint64_t,
+                                                 std::span<const std::span<const std::byte>>, bool);
 
 template <typename Message>
 Result<Message> decode(const Header& header, std::span<const std::byte> body) {
   if (header.type != Message::kType || header.reply != IsReply<Message>) {
-    return fail(ErrorCode::kProtocol,
-                fmt::format("a {} message where a {} was expected", name(header.type), name(Message::kType)));
+    return fail(ErrorCode::kProtocol, fmt::format("a {} message arrived where a {} message was expected",
+                                                  name(header.type), name(Message::kType)));
   }
   Message message;
   Reader reader(body);
   if constexpr (IsReply<Message>) {
-    fields(reader, message.head);
-    if (message.head.status == kOk) fields(reader, message);
+    message.head.fields(reader);
+    if (message.head.status == kOk) message.fields(reader);
   } else {
-    fields(reader, message);
+    message.fields(reader);
   }
   if (!reader.good()) return malformed(header.type, reader.error());
   if (!reader.finished()) return malformed(header.type, "bytes are left over");
-  if (expected_payload(message) != header.payload_length) {
+  if (!std::is_same_v<Message, Payload> && expected_payload(message) != header.payload_length) {
     return malformed(header.type, fmt::format("the payload has {} bytes where {} were expected", header.payload_length,
                                               expected_payload(message)));
   }
@@ -112,7 +136,9 @@ Result<Message> decode(const Header& header, std::span<const std::byte> body) {
 
 std::vector<std::byte> encode_failure(Type type, std::uint64_t tag, const ReplyHead& head) {
   assert(head.status != kOk);
-  auto frame = encode_body(PlainReply<Type::kFsync>{head});
+  PlainReply<Type::kFsync> reply{head};
+  if (reply.head.message.size() > kMaxMessage) reply.head.message.resize(kMaxMessage);
+  auto frame = encode_body(reply).take();
   Header header{.type = type, .reply = true, .tag = tag};
   put_header(header, frame);
   return frame;
@@ -121,16 +147,23 @@ std::vector<std::byte> encode_failure(Type type, std::uint64_t tag, const ReplyH
 Result<ReplyHead> decode_head(std::span<const std::byte> body) {
   ReplyHead head;
   Reader reader(body);
-  fields(reader, head);
+  head.fields(reader);
   if (!reader.good()) return fail(ErrorCode::kProtocol, "malformed reply: " + reader.error());
   return head;
 }
 
-Result<Bytes> reply_payload(const Header& header, std::span<const std::byte> body) {
-  if (header.type != Type::kRead || header.reply) return Bytes(0);
-  auto request = decode<ReadRequest>(header, body);
-  if (!request) return Failure(request.error());
-  return total(request->extents);
+Bytes reply_payload(const Header& header, std::span<const std::byte> body) {
+  static const std::size_t smallest = encode_body(ReadRequest{}).size() - kHeaderSize;  // no path, no extents
+  if (header.type != Type::kRead || header.reply || body.size() < smallest) return Bytes(0);
+  const auto at = [&](std::size_t offset, auto value) {
+    std::memcpy(&value, body.data() + offset, sizeof value);
+    return value;
+  };
+  const std::size_t path = at(sizeof FileReference::key, std::uint32_t{0});
+  std::uint64_t sum = 0;
+  for (std::size_t extent = smallest + path; extent + sizeof(Extent) <= body.size(); extent += sizeof(Extent))
+    sum += std::min<std::uint64_t>(at(extent + offsetof(Extent, length), std::uint64_t{0}), kMaxPayload);
+  return Bytes(std::min<std::uint64_t>(sum, kMaxPayload));
 }
 
 Bytes total(std::span<const Extent> extents) {
@@ -166,7 +199,7 @@ struct CodePair {
   std::int32_t status;
 };
 
-// Both ways: the first line that fits.
+// Used in both directions; the first matching entry counts.
 constexpr CodePair kCodes[] = {
     {ErrorCode::kInvalid, EINVAL},    {ErrorCode::kNotFound, ENOENT},      {ErrorCode::kDuplicate, EEXIST},
     {ErrorCode::kFull, EAGAIN},       {ErrorCode::kStopped, kStopping},    {ErrorCode::kDenied, EACCES},
@@ -191,7 +224,7 @@ Error to_error(const ReplyHead& head) {
 }
 
 ReplyHead to_head(const Error& error) {
-  ReplyHead head{.status = error.system, .message = error.message.substr(0, kMaxMessage)};
+  ReplyHead head{.status = error.system, .message = error.message};
   if (head.status > 0) return head;
   head.status = EIO;
   for (const auto& [code, status] : kCodes) {
@@ -203,10 +236,14 @@ ReplyHead to_head(const Error& error) {
   return head;
 }
 
-#define TUTTI_WIRE_MESSAGE(Message)                                                 \
+#define TUTTI_WIRE_INSTANTIATE(Message)                                             \
   template std::vector<std::byte> encode<Message>(const Message&, const Envelope&); \
+  template Result<void> check_limits<Message>(const Message&);                      \
   template Result<Message> decode<Message>(const Header&, std::span<const std::byte>);
-TUTTI_WIRE_ALL_MESSAGES
-#undef TUTTI_WIRE_MESSAGE
+#define TUTTI_WIRE_REQUEST(Name, number, text) \
+  TUTTI_WIRE_INSTANTIATE(Name##Request)        \
+  TUTTI_WIRE_INSTANTIATE(Name##Request::Reply)
+#define TUTTI_WIRE_MESSAGE(Name, number, text) TUTTI_WIRE_INSTANTIATE(Name)
+TUTTI_WIRE_TYPES(TUTTI_WIRE_REQUEST, TUTTI_WIRE_MESSAGE)
 
 }  // namespace tutti::wire

@@ -11,8 +11,10 @@
 namespace tutti::wire {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the wire is little-endian, and so is our memcpy");
+static_assert(std::endian::native == std::endian::little,
+              "integers are copied as they are in memory, and the wire format is little-endian");
 
+constexpr char kUnknown[] = "unknown";
 constexpr std::uint32_t kPayloadChecksumFlag = 1;
 constexpr std::size_t kChecksumAt = kHeaderSize - 4;
 
@@ -50,11 +52,12 @@ Result<void> check_fields(const Header& header, std::uint32_t flags) {
                 fmt::format("a payload of {} bytes is over the limit of {}", header.payload_length, kMaxPayload));
   }
   if (!header.has_payload_checksum && header.payload_checksum != 0) {
-    return fail(ErrorCode::kProtocol, "a payload checksum without its flag");
+    return fail(ErrorCode::kProtocol, "a message header has a payload checksum without its flag");
   }
   if (header.lead >= kPage || header.lead > header.payload_length) {
     return fail(ErrorCode::kProtocol,
-                fmt::format("{} bytes before the pages of a payload of {}", header.lead, header.payload_length));
+                fmt::format("a message header has {} bytes before the pages of a payload of {} bytes", header.lead,
+                            header.payload_length));
   }
   return {};
 }
@@ -84,10 +87,10 @@ Result<Header> decode_header(std::span<const std::byte, kHeaderSize> bytes) {
   }
   if (const auto version = get<std::uint16_t>(bytes, 4); version != kVersion) {
     return fail(ErrorCode::kProtocol,
-                fmt::format("the peer speaks version {} of the protocol, this side version {}", version, kVersion));
+                fmt::format("the peer uses version {} of the protocol, this side version {}", version, kVersion));
   }
   if (get<std::uint32_t>(bytes, kChecksumAt) != short_checksum(bytes.first(kChecksumAt))) {
-    return fail(ErrorCode::kProtocol, "a message header with a wrong checksum");
+    return fail(ErrorCode::kProtocol, "a message header has a wrong checksum");
   }
   const auto type = get<std::uint16_t>(bytes, 6);
   const auto flags = get<std::uint32_t>(bytes, 32);
@@ -134,7 +137,7 @@ Result<void> check_payload(const Header& header, std::span<const std::span<const
   for (const auto& part : parts) size += part.size();
   if (size != header.payload_length) {
     return fail(ErrorCode::kProtocol,
-                fmt::format("a payload of {} bytes where the header announced {}", size, header.payload_length));
+                fmt::format("a payload has {} bytes, its header says {}", size, header.payload_length));
   }
   if (!header.has_payload_checksum || payload_checksum(parts) == header.payload_checksum) return {};
   return fail(ErrorCode::kProtocol, fmt::format("the payload of a {} message has a wrong checksum", name(header.type)));
@@ -144,76 +147,27 @@ std::uint32_t lead_of(const std::byte* memory) {
   return static_cast<std::uint32_t>(-reinterpret_cast<std::uintptr_t>(memory) % kPage);
 }
 
+std::uint64_t frame_tag(std::span<const std::byte> frame) {
+  return get<std::uint64_t>(frame.first<kHeaderSize>(), 8);
+}
+
+Type frame_type(std::span<const std::byte> frame) {
+  return static_cast<Type>(get<std::uint16_t>(frame.first<kHeaderSize>(), 6) & ~kReplyBit);
+}
+
 const char* name(Type type) {
   switch (type) {
-    case Type::kHello:
-      return "hello";
-    case Type::kChallenge:
-      return "challenge";
-    case Type::kProof:
-      return "proof";
-    case Type::kWelcome:
-      return "welcome";
-    case Type::kRead:
-      return "read";
-    case Type::kWrite:
-      return "write";
-    case Type::kFsync:
-      return "fsync";
-    case Type::kTruncate:
-      return "truncate";
-    case Type::kLookup:
-      return "lookup";
-    case Type::kStat:
-      return "stat";
-    case Type::kCreate:
-      return "create";
-    case Type::kMakeDirectory:
-      return "mkdir";
-    case Type::kReadDirectory:
-      return "readdir";
-    case Type::kRename:
-      return "rename";
-    case Type::kUnlink:
-      return "unlink";
-    case Type::kRemoveDirectory:
-      return "rmdir";
-    case Type::kSetAttributes:
-      return "setattr";
-    case Type::kSymlink:
-      return "symlink";
-    case Type::kReadLink:
-      return "readlink";
-    case Type::kLink:
-      return "link";
-    case Type::kGetXattr:
-      return "getxattr";
-    case Type::kSetXattr:
-      return "setxattr";
-    case Type::kListXattr:
-      return "listxattr";
-    case Type::kRemoveXattr:
-      return "removexattr";
-    case Type::kStatFs:
-      return "statfs";
-    case Type::kClose:
-      return "close";
-    case Type::kPolicyShow:
-      return "policy show";
-    case Type::kPolicySet:
-      return "policy set";
-    case Type::kStatistics:
-      return "statistics";
-    case Type::kHealth:
-      return "health";
-    case Type::kStop:
-      return "stop";
+#define TUTTI_WIRE_TYPE(Name, number, text) \
+  case Type::k##Name:                       \
+    return text;
+    TUTTI_WIRE_TYPES(TUTTI_WIRE_TYPE, TUTTI_WIRE_TYPE)
+#undef TUTTI_WIRE_TYPE
   }
-  return "unknown";
+  return kUnknown;
 }
 
 bool known(Type type) {
-  return std::strcmp(name(type), "unknown") != 0;
+  return name(type) != kUnknown;
 }
 
 }  // namespace tutti::wire

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/live_world.h"
 #include "base/prng.h"
 #include "base/temporary_directory.h"
 #include "engine/engine.h"
@@ -78,7 +79,7 @@ std::unique_ptr<Engine> posix() {
   return std::move(make_posix_engine().value());
 }
 std::unique_ptr<Engine> modelled() {
-  return make_modelled_engine(posix(), {.figures = *device_preset("nvme")});
+  return make_modelled_engine(live_world(), posix(), {.figures = *device_preset("nvme")});
 }
 std::unique_ptr<Engine> faultless() {
   return make_faulty_engine(posix(), [](const Operation&) { return std::nullopt; });
@@ -112,7 +113,7 @@ class EngineConformance : public testing::TestWithParam<Kind> {
     made.kind = kind;
     made.file = std::move(file);
     made.offset = offset;
-    made.memory = std::move(memory);
+    made.memory.assign(memory.begin(), memory.end());
     return made;
   }
   void run(Operation& operation) {
@@ -128,6 +129,20 @@ class EngineConformance : public testing::TestWithParam<Kind> {
   }
   Operation write(std::shared_ptr<BackingFile> file, std::uint64_t offset, std::vector<iovec> memory) {
     Operation made = operation(Operation::Kind::kWrite, std::move(file), offset, std::move(memory));
+    run(made);
+    return made;
+  }
+
+  struct Range {
+    std::uint64_t from = 0, to = 0, length = 0;
+  };
+  Operation copy(std::shared_ptr<BackingFile> source, std::shared_ptr<BackingFile> file, const Range& range,
+                 TimePoint deadline = TimePoint::max()) {
+    Operation made = operation(Operation::Kind::kCopy, std::move(file), range.to, {});
+    made.source = std::move(source);
+    made.source_offset = range.from;
+    made.copy_length = range.length;
+    made.deadline = deadline;
     run(made);
     return made;
   }
@@ -274,6 +289,40 @@ TEST_P(EngineConformance, AdjoiningPiecesAreOneOperation) {
   EXPECT_EQ(content("list"), std::string(5, '\0') + text);
   EXPECT_EQ(read(file, 5, to).transferred, text.size());
   EXPECT_EQ(in.text(), text);
+}
+
+TEST_P(EngineConformance, CopiesBetweenFilesEndWithTheSource) {
+  std::string text(300'001, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 5 + i / kBlock);
+  make("a", text);
+  const auto source = open("a", Direction::kRead);
+  const auto file = make("b", "before");
+  Operation done = copy(source, file, {.from = 1000, .to = 3, .length = 200'000});
+  EXPECT_EQ(done.error, 0);
+  EXPECT_EQ(done.transferred, 200'000u);
+  EXPECT_TRUE(content("b") == "bef" + text.substr(1000, 200'000));
+  done = copy(source, file, {.from = 300'000, .to = 0, .length = 10});
+  EXPECT_EQ(done.transferred, 1u);
+  EXPECT_EQ(copy(source, file, {.from = 400'000, .to = 0, .length = 10}).transferred, 0u);
+  done = copy(source, file, {.length = 10}, TimePoint(Duration(1)));
+  EXPECT_TRUE(done.expired);
+  EXPECT_EQ(done.error, ETIMEDOUT);
+}
+
+// The kernel does not copy between file systems.
+TEST_P(EngineConformance, CopiesBetweenFileSystemsGoThroughMemory) {
+  std::string pattern = "/dev/shm/tutti-XXXXXX";
+  if (mkdtemp(pattern.data()) == nullptr) GTEST_SKIP() << "no /dev/shm";
+  const std::string text(3'000'001, 's');
+  { std::ofstream(pattern + "/s") << text; }
+  auto other = std::move(Root::open(pattern, {}).value());
+  const auto source = other->open_file(self_, "s", Direction::kRead);
+  ASSERT_TRUE(source);
+  const Operation done = copy(*source, make("b"), {.length = 4'000'000});
+  fs::remove_all(pattern);
+  EXPECT_EQ(done.error, 0);
+  EXPECT_EQ(done.transferred, text.size());
+  EXPECT_TRUE(content("b") == text);
 }
 
 TEST_P(EngineConformance, UnlinkedWhileOpenKeepsItsContent) {

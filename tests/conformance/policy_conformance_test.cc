@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/huge_pages.h"
 #include "base/prng.h"
+#include "base/testing.h"
 #include "sched/testing.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -79,7 +80,7 @@ class Witness {
   void cancelled(RequestId id) { EXPECT_EQ(waiting_.erase(id), 1u) << "request " << id << " did not wait"; }
   bool waits(RequestId id) const { return waiting_.contains(id); }
   std::size_t size() const { return waiting_.size(); }
-  const std::map<RequestId, Waiting>& waiting() const { return waiting_; }
+  const std::map<RequestId, WaitingRequest>& waiting() const { return waiting_; }
 
   void dispatched(const Batch& batch) {
     ASSERT_FALSE(batch.requests.empty());
@@ -100,7 +101,7 @@ class Witness {
   }
 
  private:
-  std::map<RequestId, Waiting> waiting_;
+  std::map<RequestId, WaitingRequest> waiting_;
 };
 
 class PolicyConformance : public testing::TestWithParam<std::string> {
@@ -127,7 +128,7 @@ class PolicyConformance : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(PolicyConformance, NothingIsLostDoubledOrInvented) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (const std::uint64_t seed : testing_support::seeds({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Prng prng(seed);
     auto policy = make(GetParam());
@@ -159,7 +160,8 @@ TEST_P(PolicyConformance, NothingIsLostDoubledOrInvented) {
         // A switch, as the scheduler does it: to another policy and back.
         for (const std::string& name : {policy_names()[prng.below(policies().size())], GetParam()}) {
           auto other = make(name);
-          for (const Waiting& waiting : policy->take_all()) ASSERT_TRUE(other->add(waiting.request, waiting.arrived));
+          for (const WaitingRequest& waiting : policy->take_all())
+            ASSERT_TRUE(other->add(waiting.request, waiting.arrived));
           ASSERT_EQ(policy->waiting(), 0u);
           policy = std::move(other);
         }
@@ -191,7 +193,7 @@ TEST_P(PolicyConformance, WhatIsTakenOverComesInOrderOfArrival) {
   for (RequestId id = 1; id <= 500; ++id) policy->add(random_request(prng, id, now), now), now += 1us;
   for (RequestId id = 3; id <= 500; id += 3) policy->cancel(id);
   RequestId last = 0;
-  for (const Waiting& waiting : policy->take_all()) {
+  for (const WaitingRequest& waiting : policy->take_all()) {
     EXPECT_GT(waiting.request.id, last);
     EXPECT_NE(waiting.request.id % 3, 0u);
     last = waiting.request.id;
@@ -203,6 +205,7 @@ TEST_P(PolicyConformance, WhatIsTakenOverComesInOrderOfArrival) {
 TEST_P(PolicyConformance, TheStatedOvertakingBoundHolds) {
   using Scope = OvertakingBound::Scope;
   const OvertakingBound& bound = info().bound;
+  if (bound.scope == Scope::kPhase) GTEST_SKIP() << "states a bound per phase";
   const auto same_scope = [&](const Request& a, const Request& b) {
     if (bound.scope == Scope::kTarget) return a.target == b.target;
     if (bound.scope == Scope::kApplication) return a.stamp.application == b.stamp.application;
@@ -215,7 +218,7 @@ TEST_P(PolicyConformance, TheStatedOvertakingBoundHolds) {
     options[bound.after] = "20ms";
   }
   std::size_t overtaken = 0;
-  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+  for (const std::uint64_t seed : testing_support::seeds({1, 2, 3, 4, 5, 6, 7, 8})) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Prng prng(seed);
     auto policy = make(GetParam(), options);
@@ -243,6 +246,60 @@ TEST_P(PolicyConformance, TheStatedOvertakingBoundHolds) {
   }
   EXPECT_EQ(overtaken > 0, !bound.after.empty())
       << "a policy that never lets pass needs no time, one that does states it";
+}
+
+// A phase of known size that waits.
+struct WaitingPhase {
+  std::int64_t left = 0;     // bytes
+  std::int64_t allowed = 0;  // bytes that may be served until its end
+  std::int64_t served = 0;   // since its arrival
+};
+
+// No phase ends later than the stated multiple of what waited when it began, itself included.
+TEST_P(PolicyConformance, PhasesEndWithinTheStatedBound) {
+  if (info().bound.scope != OvertakingBound::Scope::kPhase) GTEST_SKIP() << "states a bound per request";
+  constexpr std::int64_t kLength = 1 << 20, kSlack = 4 * kLength, kStretch = 3;
+  std::int64_t most = 0;  // share of the allowed bytes that a phase has used, in percent
+  for (const std::uint64_t seed : testing_support::seeds({1, 2, 3, 4, 5, 6, 7, 8})) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Prng prng(seed);
+    auto policy = make(GetParam(), {{info().bound.after, std::to_string(kStretch)}});
+    std::map<ApplicationId, WaitingPhase> phases;
+    RequestId next_id = 1;
+    std::int64_t waiting = 0;
+    for (ApplicationId application = 1; application <= 400; ++application) {
+      // Large phases beside an endless stream of small ones.
+      const auto requests = static_cast<std::int64_t>(prng.chance(0.02) ? 20 + prng.below(80) : 1 + prng.below(3));
+      for (std::int64_t i = 0; i < requests; ++i) {
+        Request request{.id = next_id++, .file = application, .offset = static_cast<std::uint64_t>(i) * kLength};
+        request.length = request.stamp.bottleneck = Bytes(kLength);
+        request.stamp.application = application;
+        request.stamp.phase = 2;
+        request.stamp.issued = request.stamp.phase_start = TimePoint{1h} + Duration(application);
+        request.stamp.attained = Bytes(static_cast<std::uint64_t>(i) * kLength);
+        request.stamp.phase_total =
+            Bytes(2 * static_cast<std::uint64_t>(requests) * kLength);  // the rest follows later
+        request.stamp.operation = request.id;
+        ASSERT_TRUE(policy->add(request, request.stamp.issued));
+      }
+      waiting += requests * kLength;
+      phases[application] = {requests * kLength, waiting * kStretch + kSlack, 0};
+      for (auto turns = static_cast<std::int64_t>(prng.below(application < 300 ? 6 : 40)); turns > 0; --turns) {
+        const Decision decision = policy->next(TimePoint{1h});
+        const auto* go = std::get_if<Dispatch>(&decision);
+        if (!go) break;
+        for (const Request& request : go->batch.requests) {
+          waiting -= kLength;
+          for (auto& [each, phase] : phases) phase.served += kLength;
+          WaitingPhase& its = phases[request.stamp.application];
+          ASSERT_LE(its.served, its.allowed) << "application " << request.stamp.application;
+          most = std::max(most, 100 * its.served / its.allowed);
+          if ((its.left -= kLength) == 0) phases.erase(request.stamp.application);
+        }
+      }
+    }
+  }
+  EXPECT_GT(most, 50) << "no phase came near its bound: the test shows nothing";
 }
 
 TEST_P(PolicyConformance, AWaitIsFollowedByProgress) {
@@ -358,7 +415,8 @@ TEST(PolicyTable, NamesAreUniqueAndEveryOptionIsDocumented) {
 TEST(PolicyTable, WrongNamesAndValuesAreExplained) {
   using testing::HasSubstr;
   EXPECT_THAT(make_policy("fifa", {}).error().message, HasSubstr("fifo"));
-  EXPECT_THAT(make_policy("window", {{"wdith", "1s"}}).error().message, HasSubstr("width, order, gather, patience"));
+  EXPECT_THAT(make_policy("window", {{"wdith", "1s"}}).error().message,
+              HasSubstr("width, order, slack, gather, patience"));
   EXPECT_THAT(make_policy("window", {{"width", "fast"}}).error().message, HasSubstr("250ms"));
   EXPECT_THAT(make_policy("window", {{"width", "0"}}).error().message, HasSubstr("longer than 0"));
   EXPECT_THAT(make_policy("hbrr", {{"quantum", "0"}}).error().message, HasSubstr("1 to"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real processes, real sockets, real files: what an administrator and a user would see.
+// A cluster with real processes, sockets and files, used as an administrator and a user would.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -48,7 +48,8 @@ class ClusterTest : public testing::Test {
     return tutti(std::move(words));
   }
   void up(std::vector<std::string> more = {}, const std::string& stripe_size = "64KiB") {
-    std::vector<std::string> words{"up", "--dir", directory_, "--stripe-size", stripe_size, "--lease", format(kLease)};
+    std::vector<std::string> words{"up",        "--dir",        directory_,        "--stripe-size",
+                                   stripe_size, "--fence-time", format(kFenceTime)};
     words.insert(words.end(), more.begin(), more.end());
     const Outcome outcome = tutti(words);
     ASSERT_EQ(outcome.status, 0) << outcome.output;
@@ -60,17 +61,15 @@ class ClusterTest : public testing::Test {
     EXPECT_TRUE(connected) << connected.error().message;
     return std::move(*connected);
   }
-  static constexpr Duration kLease = patient(1s);
+  static constexpr Duration kFenceTime = patient(1s);
 
-  pid_t process_of(const std::string& node) {
-    return PidFile::holder(directory_ + "/run/" + node + ".pid").value_or(-1);
-  }
+  pid_t process_of(const std::string& node) { return PidFile::holder(directory_ + "/run/" + node + ".pid").process; }
 
   const TemporaryDirectory base_;
   const std::string directory_ = base_ / "cluster", files_ = directory_ + "/files/";
 };
 
-// Writes random extents of its own file until told to stop, and knows what must be in it.
+// Writes random extents of its own file until it is stopped, and keeps the expected content.
 class Writer {
  public:
   static constexpr std::size_t kSize = 4 << 20;
@@ -152,7 +151,7 @@ TEST_F(ClusterTest, OneCommandUpAndPlainFiles) {
   EXPECT_EQ(on_cluster({"status"}).status, 1);
 }
 
-TEST_F(ClusterTest, ADeadClusterIsBroughtUpAgain) {
+TEST_F(ClusterTest, AKilledClusterCanBeStartedAgain) {
   up({"--nodes", "2"});
   for (const std::string node : {"node0", "node1"}) kill(process_of(node), SIGKILL);
   ASSERT_TRUE(wait_until(20s, [&] { return process_of("node0") == -1 && process_of("node1") == -1; }));
@@ -199,7 +198,7 @@ TEST_F(ClusterTest, ThePolicyIsSwitchedUnderLoad) {
   }
 }
 
-TEST_F(ClusterTest, StoppingLosesNothingThatWasAcknowledged) {
+TEST_F(ClusterTest, StoppingLosesNoAcknowledgedWrite) {
   up({"--nodes", "2"});
   ClientOptions options{.cluster = load_cluster(directory_ + "/cluster.toml").value()};
   options.cluster.request_timeout = patient(1s);
@@ -221,7 +220,7 @@ TEST_F(ClusterTest, StoppingLosesNothingThatWasAcknowledged) {
   EXPECT_EQ(text.substr(0, acknowledged * 10000).find_first_not_of('b'), std::string::npos);
 }
 
-TEST_F(ClusterTest, NobodyGetsWhatHeCouldNotHaveWithoutTutti) {
+TEST_F(ClusterTest, PermissionsOfTheFileSystemApply) {
   if (geteuid() != 0) GTEST_SKIP() << "needs the right to act for others";
   up({"--nodes", "2"});
   { std::ofstream(files_ + "private") << "private"; }
@@ -263,7 +262,7 @@ int connect_unix(const std::string& path) {
   return socket;
 }
 
-TEST_F(ClusterTest, GarbageHarmsOnlyWhoSendsIt) {
+TEST_F(ClusterTest, GarbageOnOneConnectionDoesNotAffectOthers) {
   up({"--nodes", "1"});
   { std::ofstream(files_ + "f") << "fine"; }
   Prng prng(1);
@@ -290,7 +289,7 @@ std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
-TEST_F(ClusterTest, OverTcpOnlyThoseWithTheKeyAreServed) {
+TEST_F(ClusterTest, OverTcpClientsWithoutTheKeyAreRefused) {
   fs::create_directories(directory_ + "/files");
   const auto write_key = [&](const std::string& path, char fill) {
     { std::ofstream(path) << std::string(64, fill); }
@@ -314,11 +313,36 @@ TEST_F(ClusterTest, OverTcpOnlyThoseWithTheKeyAreServed) {
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().code, ErrorCode::kDenied) << wrong.error().message;
   EXPECT_FALSE(Control::connect({.endpoint = right.endpoint}));
+  right.node = "node1";
+  EXPECT_THAT(Control::connect(right).error().message, testing::HasSubstr("this is node node0, not node1"));
   EXPECT_TRUE((*control)->stop(Scheduler::Stop::kDrain));
   EXPECT_EQ(node.wait(30s), 0);
 }
 
-// A MUNGE daemon with a key of its own.
+TEST_F(ClusterTest, AUnixSocketOfAnotherUserIsNotTrusted) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  fs::create_directories(files_);
+  chown(files_.c_str(), 4711, 4711);
+  chmod(base_.path().c_str(), 0755);
+  fs::create_directory(directory_ + "/theirs");
+  chown((directory_ + "/theirs").c_str(), 4711, 4711);
+  const std::string file = directory_ + "/cluster.toml";
+  Cluster cluster;
+  cluster.nodes = {{"node0", "unix:" + directory_ + "/theirs/node0.sock", {}}};
+  for (TargetId target = 0; target < 65536; ++target) cluster.nodes[0].targets.push_back(target);
+  ASSERT_TRUE(save_cluster(cluster, file));
+  Child node({"setpriv", "--reuid", "4711", "--regid", "4711", "--clear-groups", TUTTI_BINARY, "node", "--cluster",
+              file, "--dir", files_});
+  ASSERT_TRUE(wait_until(20s, [&] { return fs::exists(directory_ + "/theirs/node0.sock"); }));
+  EXPECT_THAT(Client::connect({.cluster = *load_cluster(file)}).error().message,
+              testing::HasSubstr("runs as user 4711"));
+  EXPECT_NE(run({TUTTI_BINARY, "status", "--cluster", file}).status, 0);
+  chown(file.c_str(), 4711, 4711);  // clients accept nodes of the file's owner
+  const Outcome status = run({TUTTI_BINARY, "status", "--cluster", file});
+  EXPECT_EQ(status.status, 0) << status.output;
+}
+
+// A MUNGE daemon with its own key.
 class Munged {
  public:
   Munged(const std::string& directory, char fill) : socket_(directory + "/socket") {
@@ -339,7 +363,7 @@ class Munged {
   Child daemon_;
 };
 
-TEST_F(ClusterTest, MungeSaysWhoIsThere) {
+TEST_F(ClusterTest, MungeAuthenticatesClientsAndNodes) {
   if (geteuid() != 0 || run({"munged", "--version"}).status != 0) GTEST_SKIP() << "needs root and Debian's munge";
   const Munged right(base_ / "right", 'r'), wrong(base_ / "wrong", 'w');
   ASSERT_TRUE(right.ready() && wrong.ready());
@@ -366,6 +390,21 @@ TEST_F(ClusterTest, MungeSaysWhoIsThere) {
   ASSERT_EQ(stat((files_ + "mine").c_str(), &status), 0);
   EXPECT_EQ(status.st_uid, 4711U) << "the user MUNGE vouched for";
 
+  // The node's credential shows that it runs as another user.
+  cluster.nodes = {{"node1", "tcp:127.0.0.1:" + std::to_string(free_port()), {0}}};
+  ASSERT_TRUE(save_cluster(cluster, directory_ + "/other.toml"));
+  Child other({"setpriv", "--reuid", "4712", "--regid", "4712", "--clear-groups", TUTTI_BINARY, "node", "--cluster",
+               directory_ + "/other.toml", "--name", "node1", "--dir", files_});
+  Control::Options theirs{.endpoint = cluster.nodes[0].endpoint, .munge = true, .node_user = 4712};
+  auto trusted = Control::connect(theirs);
+  wait_until(20s, [&] { return trusted || (trusted = Control::connect(theirs)); });
+  EXPECT_TRUE(trusted) << trusted.error().message;
+  theirs.node_user.reset();
+  const auto untrusted = Control::connect(theirs);
+  ASSERT_FALSE(untrusted);
+  EXPECT_EQ(untrusted.error().code, ErrorCode::kDenied);
+  EXPECT_THAT(untrusted.error().message, testing::HasSubstr("runs as user 4712"));
+
   wrong.use();
   const auto forged = Control::connect(options);
   ASSERT_FALSE(forged);
@@ -378,11 +417,11 @@ TEST_F(ClusterTest, MungeSaysWhoIsThere) {
   EXPECT_EQ(node.wait(30s), 0);
 }
 
-TEST_F(ClusterTest, AFloodOverAThousandConnectionsStaysWithinTheNodesMemory) {
+TEST_F(ClusterTest, OverloadByAThousandConnectionsStaysWithinTheNodesMemoryLimit) {
   const Outcome outcome = tutti({"bench", "memory", "--json", "--quick"});
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("\"connections\": 1000"));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which take memory of their own
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers need extra memory
   EXPECT_THAT(outcome.output, HasSubstr("\"holds\": true")) << outcome.output;
 #endif
 }

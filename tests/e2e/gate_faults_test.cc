@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real jobs at a real gate; holders, waiters and the gate are killed (-9) at random moments, seeded.
+// Job processes and a gate process. Holders, waiters and the gate are killed (SIGKILL) at random moments, from a seed.
 //
-// What must hold in every run: never two holders of one target within the rules of leases, never a wait beyond the
-// bound, never a lost wakeup (nobody runs into max_wait although everybody in front is gone).
+// Checked in every run: no target has two holders with valid leases, no job waits beyond its bound, and no wakeup is
+// lost (no job reaches max_wait).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "gate/client.h"
+#include "gate/live_client.h"
 #include "gate/test_gate.h"
 
 namespace tutti::gate {
@@ -28,25 +28,25 @@ using std::chrono::seconds;
 
 constexpr std::size_t kJobs = 6;
 constexpr TargetId kTargets = 3;
-constexpr Duration kAnswerBound = seconds(5);  // a gate is started again far sooner
-constexpr Duration kMaxWait = seconds(20);     // a healthy queue is far shorter
-constexpr Duration kSlack = seconds(3);        // of a loaded machine
-constexpr std::size_t kRecords = 4096;         // per job slot
+constexpr Duration kAnswerBound = seconds(5);  // the gate is restarted much sooner
+constexpr Duration kMaxWait = seconds(20);     // waits are much shorter without errors
+constexpr Duration kSlack = seconds(3);        // for a loaded machine
+constexpr std::size_t kRecords = 4096;         // per job
 
-// One time for all processes of the machine.
+// The same clock for all processes.
 std::int64_t now() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
 }
 
-// A job's claim to targets: from the grant to its release, its death, or the end of the lease it can prove.
-struct Claim {
+// The time in which a job held targets: from the grant to its release, its death or the end of its lease.
+struct Hold {
   std::atomic<std::uint32_t> targets;
-  std::atomic<std::int64_t> start, lease_until, end;  // end 0: still there
+  std::atomic<std::int64_t> start, lease_until, end;  // end 0: not ended
 };
 
-struct Slot {
-  std::atomic<std::uint32_t> claims;
-  std::array<Claim, kRecords> claim;
+struct JobRecord {
+  std::atomic<std::uint32_t> holds;
+  std::array<Hold, kRecords> hold;
   std::atomic<std::int64_t> longest_wait;
   std::atomic<std::uint32_t> granted, too_long, went_ahead;
   enum : std::uint32_t { kAway, kWaiting, kHolding };
@@ -54,70 +54,70 @@ struct Slot {
 };
 
 struct Shared {
-  std::array<Slot, kJobs> slots;
+  std::array<JobRecord, kJobs> records;
   std::atomic<bool> finish;
 };
 
-// In the job's process, until told to finish; then one last phase.
+// Runs in the process of a job until `finish` is set, then does one last phase.
 [[noreturn]] void run_job(const std::string& address, Shared& shared, std::size_t number, std::uint64_t seed) {
   Prng prng(seed);
-  Slot& slot = shared.slots[number];
-  auto client = std::move(*Client::create(
+  JobRecord& record = shared.records[number];
+  auto client = std::move(*LiveGateClient::create(
       {.address = address, .job = "job" + std::to_string(number), .answer_bound = kAnswerBound, .max_wait = kMaxWait}));
-  // A job that has never met the gate goes ahead while there is none; these want to meet it first.
-  while (client->begin(TargetList::everything(), {}) != Outcome::kGranted) {
+  // A job that has never had an answer from the gate proceeds without one. These jobs wait for a first answer.
+  while (client->begin(TargetList::everything(), {}) != GateOutcome::kGranted) {
     client->end();
     std::this_thread::sleep_for(milliseconds(10));
   }
   client->end();
-  for (bool last = false; !last && slot.claims < kRecords - 1;) {
+  for (bool last = false; !last && record.holds < kRecords - 1;) {
     last = shared.finish;
     std::uint32_t mask = 0;
     while (mask == 0) mask = static_cast<std::uint32_t>(prng.below(1u << kTargets));
     std::vector<TargetId> targets;
     for (TargetId target = 0; target < kTargets; ++target)
       if ((mask >> target & 1) != 0) targets.push_back(target);
-    slot.state = Slot::kWaiting;
+    record.state = JobRecord::kWaiting;
     const std::int64_t asked = now();
-    const Outcome outcome = client->begin(TargetList::of(targets), {});
+    const GateOutcome outcome = client->begin(TargetList::of(targets), {});
     const std::int64_t answered = now();
-    slot.longest_wait = std::max(slot.longest_wait.load(), answered - asked);
-    if (outcome == Outcome::kGranted) {
-      Claim& claim = slot.claim[slot.claims];
-      claim.targets = mask;
-      claim.start = answered;
-      claim.end = 0;
-      claim.lease_until = answered + client->lease_left().count();
-      ++slot.claims;
-      ++slot.granted;
-      slot.state = Slot::kHolding;
+    record.longest_wait = std::max(record.longest_wait.load(), answered - asked);
+    if (outcome == GateOutcome::kGranted) {
+      Hold& hold = record.hold[record.holds];
+      hold.targets = mask;
+      hold.start = answered;
+      hold.end = 0;
+      hold.lease_until = answered + client->lease_left().count();
+      ++record.holds;
+      ++record.granted;
+      record.state = JobRecord::kHolding;
       const std::int64_t until =
           answered + static_cast<std::int64_t>(prng.below(prng.chance(0.2) ? 300'000'000 : 10'000'000));
       while (now() < until) {
         std::this_thread::sleep_for(milliseconds(1));
-        const std::int64_t before = now();  // we may be put to sleep between the two
-        if (const auto left = client->lease_left().count(); left > 0) claim.lease_until = before + left;
+        const std::int64_t before = now();  // the process may be suspended between the two calls
+        if (const auto left = client->lease_left().count(); left > 0) hold.lease_until = before + left;
       }
-      claim.end = now();
+      hold.end = now();
     } else {
-      ++(outcome == Outcome::kTooLong ? slot.too_long : slot.went_ahead);
+      ++(outcome == GateOutcome::kTimedOut ? record.too_long : record.went_ahead);
     }
     client->end();
-    slot.state = Slot::kAway;
+    record.state = JobRecord::kAway;
     if (!last) std::this_thread::sleep_for(std::chrono::microseconds(prng.below(10'000)));
   }
   _exit(0);
 }
 
-class World {
+class FaultRun {
  public:
-  explicit World(std::uint64_t seed) : prng_(seed), address_(directory_ / "gate.sock") {
+  explicit FaultRun(std::uint64_t seed) : prng_(seed), address_(directory_ / "gate.sock") {
     void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared_ = new (memory) Shared;
     start_gate();
     for (std::size_t i = 0; i < kJobs; ++i) start_job(i);
   }
-  ~World() {
+  ~FaultRun() {
     for (pid_t job : jobs_) end(job, SIGKILL);
     end(gate_, SIGKILL);
     munmap(shared_, sizeof(Shared));
@@ -135,7 +135,7 @@ class World {
   int faults() const { return faults_; }
   std::uint32_t granted() const {
     std::uint32_t sum = 0;
-    for (const Slot& slot : shared_->slots) sum += slot.granted;
+    for (const JobRecord& record : shared_->records) sum += record.granted;
     return sum;
   }
 
@@ -161,7 +161,7 @@ class World {
     waitpid(process, nullptr, 0);
   }
 
-  // Kills a holder, a waiter, or the gate; or makes the gate hang for a moment.
+  // Kills a holder, a waiter or the gate, or stops the gate for a moment.
   void fault() {
     const std::uint64_t kind = prng_.below(10);
     if (kind == 0) {
@@ -173,7 +173,7 @@ class World {
       std::this_thread::sleep_for(milliseconds(prng_.below(100)));
       kill(gate_, SIGCONT);
     } else {
-      kill_job(kind < 6 ? Slot::kHolding : Slot::kWaiting);
+      kill_job(kind < 6 ? JobRecord::kHolding : JobRecord::kWaiting);
     }
     ++faults_;
   }
@@ -181,17 +181,17 @@ class World {
     const std::size_t first = prng_.below(kJobs);
     for (std::size_t i = 0; i < kJobs; ++i) {
       const std::size_t number = (first + i) % kJobs;
-      Slot& slot = shared_->slots[number];
-      if (slot.state != state) continue;
+      JobRecord& record = shared_->records[number];
+      if (record.state != state) continue;
       const std::int64_t killed = now();
       end(jobs_[number], SIGKILL);
-      if (slot.claims > 0 && slot.claim[slot.claims - 1].end == 0) slot.claim[slot.claims - 1].end = killed;
-      slot.state = Slot::kAway;
+      if (record.holds > 0 && record.hold[record.holds - 1].end == 0) record.hold[record.holds - 1].end = killed;
+      record.state = JobRecord::kAway;
       return start_job(number);
     }
   }
 
-  // Every job that lives gets one more turn, and ends.
+  // Every job gets one more turn and exits.
   void finish() {
     shared_->finish = true;
     const std::int64_t until = now() + Duration(kMaxWait + kSlack).count();
@@ -205,21 +205,21 @@ class World {
   }
 
   void check() {
-    for (const Slot& slot : shared_->slots) {
-      EXPECT_EQ(slot.too_long, 0u) << "a lost wakeup: somebody waited for max_wait";
-      EXPECT_EQ(slot.went_ahead, 0u) << "a gate that comes back within the bound was not waited for";
-      EXPECT_LT(slot.longest_wait, Duration(kMaxWait + kSlack).count());
+    for (const JobRecord& record : shared_->records) {
+      EXPECT_EQ(record.too_long, 0u) << "a lost wakeup: a job waited for max_wait";
+      EXPECT_EQ(record.went_ahead, 0u) << "did not wait for a gate that restarted within the bound";
+      EXPECT_LT(record.longest_wait, Duration(kMaxWait + kSlack).count());
     }
     for (std::size_t a = 0; a < kJobs; ++a)
-      for (std::size_t b = a + 1; b < kJobs; ++b) compare(shared_->slots[a], shared_->slots[b]);
+      for (std::size_t b = a + 1; b < kJobs; ++b) compare(shared_->records[a], shared_->records[b]);
   }
-  static void compare(const Slot& a, const Slot& b) {
-    const auto end = [](const Claim& claim) {
-      return claim.end == 0 ? claim.lease_until.load() : std::min(claim.end.load(), claim.lease_until.load());
+  static void compare(const JobRecord& a, const JobRecord& b) {
+    const auto end = [](const Hold& hold) {
+      return hold.end == 0 ? hold.lease_until.load() : std::min(hold.end.load(), hold.lease_until.load());
     };
-    for (std::uint32_t i = 0; i < a.claims; ++i)
-      for (std::uint32_t j = 0; j < b.claims; ++j) {
-        const Claim &x = a.claim[i], &y = b.claim[j];
+    for (std::uint32_t i = 0; i < a.holds; ++i)
+      for (std::uint32_t j = 0; j < b.holds; ++j) {
+        const Hold &x = a.hold[i], &y = b.hold[j];
         const bool together = std::max(x.start.load(), y.start.load()) < std::min(end(x), end(y));
         EXPECT_FALSE(together && (x.targets & y.targets) != 0) << "two holders of one target";
       }
@@ -242,17 +242,17 @@ TEST(GateFaults, KilledAtRandomMoments) {
   std::uint64_t faults = 0, grants = 0;
   for (std::uint64_t seed = start; seed < start + runs && !HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world(seed);
-    world.run();
-    faults += static_cast<std::uint64_t>(world.faults());
-    grants += world.granted();
+    FaultRun run(seed);
+    run.run();
+    faults += static_cast<std::uint64_t>(run.faults());
+    grants += run.granted();
   }
-  EXPECT_GT(grants, runs);  // about 50 per run on a quiet machine, 20 on one with ten compilers
+  EXPECT_GT(grants, runs);  // about 50 per run on an idle machine, 20 on a busy one
   std::printf("%llu runs, %llu faults, %llu grants\n", static_cast<unsigned long long>(runs),
               static_cast<unsigned long long>(faults), static_cast<unsigned long long>(grants));
 }
 
-// The wrapper holds the lock for as long as its command runs, and no longer when it is killed.
+// `tutti turn` holds its turn while its command runs, and loses it when it is killed.
 TEST(GateFaults, TurnsOfCommandsExcludeEachOther) {
   TemporaryDirectory directory;
   TestGate gate(directory, {});
@@ -266,7 +266,7 @@ TEST(GateFaults, TurnsOfCommandsExcludeEachOther) {
   for (int i = 0; i < 6; ++i) jobs.emplace_back([&] { failures += std::system(turn(script).c_str()) != 0; });
   for (std::thread& job : jobs) job.join();
   EXPECT_EQ(failures, 0);
-  // A holder that is killed: the next one goes at once.
+  // After a holder is killed, the next one is granted at once.
   EXPECT_NE(std::system(turn("kill -9 $PPID").c_str()), 0);
   EXPECT_EQ(std::system(turn("true").c_str()), 0);
 }

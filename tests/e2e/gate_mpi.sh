@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# gate_mpi.sh TUTTI JOB MPIEXEC: two halves of an MPI world take turns at a gate.
+# gate_mpi.sh TUTTI JOB MPIEXEC: two halves of MPI_COMM_WORLD take turns at a gate.
 set -euo pipefail
 tutti=$1 job=$2 mpiexec=$3
 directory=$(mktemp -d)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Splits the world into two halves, each its own job at the gate, and shows that no rank of one is in its phase while a
- * rank of the other is: every rank holds a lock file of its half, and looks for those of the other. */
+ * Splits MPI_COMM_WORLD into two jobs at the gate and checks that their phases never overlap: each rank creates a file
+ * during its phase and checks that no file of the other job exists. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real nodes in processes of their own are killed and stopped in the middle of verified writes.
+// Node processes are killed and stopped during verified writes.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -29,9 +29,9 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kNodes = 3;
 constexpr std::size_t kFileSize = 600'000;
-constexpr Duration kLease = patient(1s);
+constexpr Duration kFenceTime = patient(1s);
 
-// Not a test: what a node's process runs. TUTTI_E2E_NODE is "index directory".
+// Not a test: the code of a node process. TUTTI_E2E_NODE is "index directory".
 TEST(Helper, DISABLED_Node) {
   const char* what = std::getenv("TUTTI_E2E_NODE");
   ASSERT_NE(what, nullptr) << "only for the tests below";
@@ -43,8 +43,7 @@ TEST(Helper, DISABLED_Node) {
   options.name = "node" + std::to_string(index);
   options.directory = directory + "/data";
   options.listen = {"unix:" + directory + "/" + std::to_string(index) + ".sock"};
-  options.targets = {static_cast<TargetId>(index)};
-  auto watchdog = net::Watchdog::start(kLease);
+  auto watchdog = net::Watchdog::start(kFenceTime);
   ASSERT_TRUE(watchdog);
   auto node = Node::start(options);
   ASSERT_TRUE(node) << node.error().message;
@@ -65,7 +64,7 @@ class LostNodes : public testing::Test {
     }
     cluster_.stripe_size = Bytes(4096);
     cluster_.request_timeout = patient(700ms);
-    cluster_.lease = kLease;
+    cluster_.fence_time = kFenceTime;
   }
   void TearDown() override {
     for (std::size_t i = 0; i < kNodes; ++i) end(i);
@@ -93,9 +92,10 @@ class LostNodes : public testing::Test {
   void freeze(std::size_t index) {
     int status = 0;
     pid_t ended = 0;
-    for (int attempt = 0; attempt < 20 && ended == 0; ++attempt) {  // one that has just been started may have none yet
+    for (int attempt = 0; attempt < 20 && ended == 0;
+         ++attempt) {  // a node that has just started may have no watchdog yet
       ::kill(processes_[index], SIGSTOP);
-      for (int i = 0; i < 3 * (kLease / 10ms) && ended == 0; ++i) {
+      for (int i = 0; i < 3 * (kFenceTime / 10ms) && ended == 0; ++i) {
         ended = ::waitpid(processes_[index], &status, WNOHANG);
         if (ended == 0) std::this_thread::sleep_for(10ms);
       }

@@ -1,23 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Does what docs/operations.md tells an administrator to do for three nodes over an existing mount, with the very text of
-# that page, in mount and network namespaces of its own: three names for this machine, and a tmpfs in place of the mount.
-# usage: operations.sh TUTTI OPERATIONS.md
+# Runs the commands of docs/operations.md for three nodes over an existing mount, taken from the text of that page and from
+# the systemd unit, in its own mount and network namespaces: three names for this machine, and a tmpfs in place of the mount.
+# usage: operations.sh TUTTI OPERATIONS.md tutti-node.service.in
 set -euo pipefail
-tutti=$(realpath "$1") page=$(realpath "$2")
+tutti=$(realpath "$1") page=$(realpath "$2") unit=$(realpath "$3")
 
 if [ "${TUTTI_OPERATIONS_INSIDE:-}" = "" ]; then
   [ "$(id -u)" = 0 ] && unshare -mn true 2>/dev/null || { echo "skipped: needs root and namespaces"; exit 77; }
-  exec env TUTTI_OPERATIONS_INSIDE=1 unshare -mnpf --kill-child bash "$0" "$tutti" "$page"
+  exec env TUTTI_OPERATIONS_INSIDE=1 unshare -mnpf --kill-child bash "$0" "$tutti" "$page" "$unit"
 fi
 
 fail() { echo "FAILED: $*"; cat "$work"/*.log 2>/dev/null || true; exit 1; }
-# The nth indented block of the page's section.
+# The nth block of the page's section.
 block() {
   awk -v wanted="$1" '/^## /{inside = /Three nodes over an existing mount/; next}
-    inside && /^       /{if (!open) {open = 1; ++n} if (n == wanted) print substr($0, 8); next}
-    inside && NF {open = 0}
-    inside && !NF && n == wanted && open {print ""}' "$page"
+    inside && /^ *```/{open = !open; if (open) ++n; next}
+    open && n == wanted {sub(/^   /, ""); print}' "$page"
 }
 within() {  # seconds, command: until it succeeds
   local until=$((SECONDS + $1)); shift
@@ -46,9 +45,10 @@ block 2 > /etc/tutti/cluster.toml
 grep -q '^name = "io3"' /etc/tutti/cluster.toml || fail "the page has no cluster.toml"
 
 # 3. A node on each server.
-start=$(block 3 | sed -n 's/^ExecStart=//p')
-[ -n "$start" ] || fail "the page has no ExecStart"
-start=${start/\/usr\/bin\/tutti/tutti}
+start=$(sed -n 's/^ExecStart=//p' "$unit")
+[ -n "$start" ] || fail "the unit has no ExecStart"
+start="tutti ${start#*/tutti }"
+start=${start//\/run\/tutti\/node.pid/$work/%H.pid}  # the three servers share /run here
 declare -A process
 node() {
   eval "${start//%H/$1} >> $work/$1.log 2>&1 &"
@@ -67,7 +67,7 @@ tutti policy set window -o width=100ms || fail "policy set"
 [ "$(tutti policy show --json | grep -o '"window"' | wc -l)" -ge 1 ] || fail "the policy did not change"
 tutti top --once --json > /dev/null || fail "top"
 
-# kill -9 of one: its targets are served by the others, status says so, and it can come back.
+# kill -9 of one node: the others serve its targets, status reports it, and it can be started again.
 kill -9 "${process[io2]}"
 wait "${process[io2]}" 2>/dev/null || true
 head -c 3000000 /dev/urandom > other
@@ -79,13 +79,13 @@ grep -q io2 status.txt || fail "status does not name io2"
 node io2
 within 10 tutti status || fail "io2 did not come back"
 
-# Nobody gets in without the key.
+# Clients with a wrong key are refused.
 (umask 077; head -c 48 /dev/urandom | base64 > $work/wrong)
 sed "s#^key_file.*#key_file = \"$work/wrong\"#" /etc/tutti/cluster.toml > wrong.toml
 if timeout 30 tutti ls --cluster wrong.toml 2> denied.txt; then fail "a wrong key got in"; fi
 
 # Stopping: SIGTERM, and every file is still there.
 for name in io1 io2 io3; do kill -TERM "${process[$name]}"; done
-for name in io1 io2 io3; do wait "${process[$name]}" || fail "$name did not end well"; done
+for name in io1 io2 io3; do wait "${process[$name]}" || fail "$name did not stop with status 0"; done
 cmp somefile /mnt/scratch/somefile || fail "the file after the end"
-echo "what the page says holds"
+echo "all commands of the page work"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other processes, and how long to wait for them. For end-to-end tests.
+// Starts processes and waits for them with a time limit. For end-to-end tests.
 #pragma once
 
 #include <tutti/base.h>
@@ -10,12 +10,12 @@
 
 namespace tutti::e2e {
 
-// A bound or a lease for this build: sanitizers make everything slower (cmake/Module.cmake says by how much).
+// A time limit for this build: longer with sanitizers (the factor is in cmake/Module.cmake).
 constexpr Duration patient(Duration usual) {
   return usual * TUTTI_PATIENCE;
 }
 
-// Looks again and again until it is so. False: it was not within patient(`usual`).
+// Polls until the condition is true. False: it was not within patient(`usual`).
 bool wait_until(Duration usual, const std::function<bool()>& condition);
 
 struct Outcome {
@@ -29,7 +29,7 @@ Outcome run(std::vector<std::string> words);
 // All of a file.
 std::string content(const std::string& path);
 
-// A process that is killed when its object goes.
+// A process that the destructor kills.
 class Child {
  public:
   Child() = default;

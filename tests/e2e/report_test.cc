@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports in a real browser: what is drawn, that nothing goes wrong in the page's script, that zooming zooms.
+// Reports in a real browser: checks the drawing, the page's script and zooming.
 #include "lab/report.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ std::size_t count(const std::string& text, std::string_view part) {
   return found;
 }
 
-// What is left of a page without the insides of its style and script elements.
+// A page without the content of its style and script elements.
 std::string markup(std::string page) {
   for (const std::string name : {"style", "script"})
     for (std::size_t at = page.find("<" + name); at != std::string::npos; at = page.find("<" + name, at + 1)) {
@@ -50,7 +50,7 @@ struct Seen {
 class ReportInBrowser : public testing::Test {
  protected:
   void SetUp() override { ASSERT_NE(directory_.path(), ""); }
-  // TUTTI_REPORT_KEEP=FOLDER keeps pages and screenshots, to be looked at.
+  // TUTTI_REPORT_KEEP=FOLDER keeps pages and screenshots for inspection.
   void TearDown() override {
     if (const char* keep = std::getenv("TUTTI_REPORT_KEEP")) {
       std::filesystem::create_directories(keep);
@@ -60,7 +60,7 @@ class ReportInBrowser : public testing::Test {
     }
   }
 
-  // Runs a command, bounded; `timeout` ends the command's own processes.
+  // Runs a command with a time limit; `timeout` also ends the command's child processes.
   static int run(const std::string& command) { return std::system(("timeout -k 2 25 " + command).c_str()); }
 
   Seen open(const std::string& name) {
@@ -87,7 +87,7 @@ class ReportInBrowser : public testing::Test {
   const std::filesystem::path folder_{directory_.path()};
 };
 
-// Everything a report can hold, with a claim that fails and text that wants to be markup.
+// A report with all kinds of content, a claim that fails and text that looks like markup.
 Report full_report(const std::string& hostile) {
   using Kind = Timeline::Segment::Kind;
   ExperimentResult result;
@@ -124,7 +124,7 @@ Report full_report(const std::string& hostile) {
   return {"A report", "tutti lab run", "today", {result}, {missing}};
 }
 
-// Put after the page's own script, it uses the timeline as a person would, and notes what is shown after each step.
+// Added after the page's own script. Uses the timeline as a person would and records what is shown after each step.
 constexpr const char* kZooming = R"js(<script>
 {
   const plot = document.querySelector(".timeline .plot"), seen = [];
@@ -133,7 +133,7 @@ constexpr const char* kZooming = R"js(<script>
   const button = (title) => document.querySelector(`.timeline button[title="${title}"]`);
   const at = plot.getBoundingClientRect();
   const pointer = (type, x) => plot.dispatchEvent(new PointerEvent(type, {pointerId: 1, clientX: at.left + x, clientY: at.top + 5}));
-  plot.setPointerCapture = () => {};  // only of pointers that are real
+  plot.setPointerCapture = () => {};  // fails for synthetic pointers
   window.requestAnimationFrame = (draw) => draw();
   step(() => button("Zoom in").click());
   step(() => plot.dispatchEvent(new KeyboardEvent("keydown", {key: "+"})));

@@ -39,6 +39,18 @@ TEST(Exports, OfLibtuttiAreTheCApiAndTheSchedulersCppApi) {
                                  "typeinfo for tutti::Scheduler", "typeinfo name for tutti::Scheduler"));
 }
 
+TEST(Exports, OfLibtuttiClientAreTheClientsApis) {
+  std::set<std::string> others;
+  for (const std::string& name : exports(LIBTUTTI_CLIENT)) {
+    const bool c_api = name.starts_with("tutti_client_") || name.starts_with("tutti_file_");
+    const bool cpp_api =
+        name.find("tutti::Client") != std::string::npos || name.find("tutti::File") != std::string::npos;
+    if (!c_api && !cpp_api) others.insert(name.substr(0, name.find('(')));
+  }
+  EXPECT_THAT(others, ElementsAre("tutti::check_cluster", "tutti::default_cluster_file[abi:cxx11]",
+                                  "tutti::load_cluster", "tutti::save_cluster"));
+}
+
 TEST(Exports, OfLibagiosAreItsFiveCalls) {
   EXPECT_THAT(exports(LIBAGIOS), ElementsAre("agios_add_request", "agios_cancel_request", "agios_exit", "agios_init",
                                              "agios_release_request"));

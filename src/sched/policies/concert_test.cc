@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/prng.h"
-#include "sched/stamper.h"
 #include "sched/testing.h"
 
 namespace tutti {
@@ -73,22 +72,14 @@ TEST(Concert, TheSmallestRemainingPhaseGoesFirst) {
   EXPECT_THAT(drain(*policy), ElementsAre(3, 2, 1));
 }
 
-// Ranks that use a target each: what one of them issued does not make the phase larger on another's.
-TEST(Concert, APhaseStaysKnownOnTargetsThatItsRanksComeToOneByOne) {
-  auto policy = make("concert");  // of target 7
-  const auto ask = [&](ApplicationId application, int start, int last) {
-    Stamper stamper(application);
-    stamper.begin_phase({.now = at_ms(start), .announced = 512_KiB});
-    for (TargetId target = 0; target < 8; ++target) {
-      const TargetShare share{target, 512_KiB};
-      Request request = make_request(application);
-      request.stamp = stamper.stamp(target, {&share, 1}, at_ms(target < 7 ? start : last));
-      if (target == 7) policy->add(request, at_ms(9));
-    }
-  };
-  ask(2, 1, 5);
-  ask(1, 0, 8);  // began first
-  EXPECT_THAT(drain(*policy, at_ms(9)), ElementsAre(1, 2));
+// A user that states the number of another user's job cannot change what is known about its phase.
+TEST(Concert, TheSameNumberOfTwoUsersIsTwoPhases) {
+  auto policy = make("concert");
+  Request first = known(1, {7, 1_MiB}), second = known(2, {8, 2_MiB}), foreign = known(3, {7, 64_MiB, 8_MiB});
+  first.stamp.user = second.stamp.user = 1000;
+  foreign.stamp.user = 1001;
+  for (const Request& request : {first, second, foreign}) policy->add(request, at_ms(0));
+  EXPECT_THAT(drain(*policy), ElementsAre(1, 2, 3));
 }
 
 TEST(Concert, SweepsOverAPhaseIfAskedTo) {
@@ -202,7 +193,7 @@ TEST(Concert, AnOperationGoesOnForARunAndNoLonger) {
   EXPECT_THAT(drain(*policy), ElementsAre(2, 9, 3, 4));
 }
 
-// Breaks its word: said to be 1 MiB, it goes on.
+// Breaks the announcement: said to be 1 MiB, it goes on.
 void break_word(Policy& policy, ApplicationId application) {
   for (const Bytes attained : {0_MiB, 2_MiB}) {
     policy.add(of(1000, {.application = application, .total = 1_MiB, .attained = attained}), at_ms(0));
@@ -262,11 +253,31 @@ TEST(Concert, WithinAPhaseTheOldestGoFirstThenOffsetsAscend) {
   EXPECT_THAT(drain(*policy, at_ms(10)), ElementsAre(2, 3, 4, 5, 1));
 }
 
-TEST(Concert, ARequestOlderThanTheBoundGoesFirst) {
-  auto policy = make("concert", {{"patience", "100ms"}});
-  policy->add(of(1, {.application = 1, .total = 1_GiB}), at_ms(0));
-  policy->add(of(2, {.application = 2, .total = 1_MiB}), at_ms(50));
-  EXPECT_THAT(next_ids(*policy, at_ms(101)), ElementsAre(1));
+// Each byte of the large phase is due after `stretch` bytes, however many small phases follow.
+TEST(Concert, ALargePhaseIsServedAtItsPaceBesideAnEndlessStreamOfSmallOnes) {
+  auto policy = make("concert", {{"stretch", "4"}, {"run", "0"}});
+  const std::uint64_t length = of(1, {.application = 1, .total = 1_GiB}).length.count();
+  for (RequestId id = 1; id <= 10; ++id) policy->add(of(id, {.application = 1, .total = 1_GiB}), at_ms(0));
+  std::uint64_t large = 0, small = 0;
+  for (RequestId id = 11; large < 10; ++id) {
+    ASSERT_LT(id, 100u);
+    policy->add(of(id, {.application = static_cast<ApplicationId>(id), .total = Bytes(length)}), at_ms(1));
+    next_ids(*policy, at_ms(1)).front() <= 10 ? ++large : ++small;
+  }
+  EXPECT_GE(small, 27u);  // three small ones between two requests of the large one
+  EXPECT_LE(small, 31u);
+}
+
+// Sizes that no device has must not overflow anything.
+TEST(Concert, AbsurdSizesAreServedInSomeOrder) {
+  auto policy = make("concert", {{"stretch", "1000"}});
+  for (RequestId id = 1; id <= 200; ++id) {
+    Request request = of(id, {.application = static_cast<ApplicationId>(id % 20), .total = Bytes(UINT64_MAX - id)});
+    if (id % 3 == 0) request.stamp.bottleneck = Bytes(UINT64_MAX);
+    if (id % 5 == 0) request.length = Bytes(std::uint64_t{1} << 62);
+    policy->add(request, at_ms(static_cast<int>(id)));
+  }
+  EXPECT_EQ(drain(*policy, at_ms(300)).size(), 200u);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // fair: weighted sharing per application, with optional limits.
 //
-// Start-time fair queueing: each application has a virtual clock that runs on by length/weight with every request
-// served; the application whose clock is furthest behind goes next. One that was idle starts at the present, so it
-// can neither save up nor be punished. Limits are leaky buckets (GCRA): one time per limit, at which the bucket will
-// be empty; an application may go when that time is at most a burst away.
+// Start-time fair queueing: each application has a virtual clock that advances by length/weight with every request
+// served; the application whose clock is furthest behind is served next. After an idle period it starts at the current
+// virtual time, so idle time gives neither credit nor debt. Limits are leaky buckets (GCRA): one time per limit, at
+// which the bucket will be empty; an application may be served if that time is at most `burst` away.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <charconv>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -26,17 +25,37 @@
 namespace tutti {
 namespace {
 
+// A job: the number that its client states, of a user that the server has authenticated.
+struct JobKey {
+  ApplicationId application = 0;
+  UserId user = 0;
+  auto operator<=>(const JobKey&) const = default;
+  friend std::size_t hash_value(const JobKey& key) { return mix(std::uint64_t{key.user} << 32 | key.application); }
+};
+
 struct Limit {
   double bytes_per_second = 0;     // 0: none
   double requests_per_second = 0;  // 0: none
   bool any() const { return bytes_per_second > 0 || requests_per_second > 0; }
 };
 
+// Values of one option: of a job of one user, of jobs with this number, and of all others.
+template <typename Value>
+struct Settings {
+  boost::unordered_flat_map<JobKey, Value, boost::hash<JobKey>> jobs;
+  boost::unordered_flat_map<ApplicationId, Value> applications;
+  Value others;
+
+  const Value& of(const JobKey& key) const {
+    if (const auto found = jobs.find(key); found != jobs.end()) return found->second;
+    const auto found = applications.find(key.application);
+    return found == applications.end() ? others : found->second;
+  }
+};
+
 struct Shares {
-  double default_weight = 1;
-  Limit default_limit;
-  boost::unordered_flat_map<ApplicationId, double> weights;
-  boost::unordered_flat_map<ApplicationId, Limit> limits;
+  Settings<double> weights{.jobs = {}, .applications = {}, .others = 1};
+  Settings<Limit> limits;
 };
 
 // The buckets of an application that has limits.
@@ -45,8 +64,8 @@ struct Meter {
   TimePoint bytes_empty{}, requests_empty{};  // when they will be empty
 };
 
-struct Application {  // one cache line
-  ApplicationId key = 0;
+struct ApplicationQueue {
+  JobKey key;
   float weight = 0;  // 0: not yet looked up
   SlotQueue queue;
   double finish = 0;             // virtual time at which what it was served so far is paid for
@@ -65,10 +84,11 @@ class Fair final : public QueuedPolicy {
 
  private:
   void enqueue(Slot slot) override {
-    const ApplicationId id = store_.request(slot).stamp.application;
+    const Stamp& stamp = store_.request(slot).stamp;
+    const JobKey id{stamp.application, stamp.user};
     if (applications_.size() >= tidy_at_) forget_idle();
     const std::uint32_t number = applications_.open(id);
-    Application& application = applications_[number];
+    ApplicationQueue& application = applications_[number];
     if (application.weight == 0) introduce(application);
     if (application.queue.empty()) ready_.set(number, order_of(std::max(now_virtual_, application.finish)));
     application.queue.push(store_, slot);
@@ -77,7 +97,7 @@ class Fair final : public QueuedPolicy {
 
   void dequeue(Slot slot) override {
     const std::uint32_t number = store_.place(slot);
-    Application& application = applications_[number];
+    ApplicationQueue& application = applications_[number];
     application.queue.lose_one(store_);
     if (!application.queue.empty()) return;
     if (ready_.contains(number)) ready_.erase(number);
@@ -88,7 +108,7 @@ class Fair final : public QueuedPolicy {
     release_throttled(now);
     while (!ready_.empty()) {
       const std::uint32_t number = ready_.top();
-      Application& application = applications_[number];
+      ApplicationQueue& application = applications_[number];
       const TimePoint allowed = allowed_at(application, now);
       if (allowed <= now) {
         serve(number, now);
@@ -101,7 +121,7 @@ class Fair final : public QueuedPolicy {
   }
 
   void serve(std::uint32_t number, TimePoint now) {
-    Application& application = applications_[number];
+    ApplicationQueue& application = applications_[number];
     const Slot slot = application.queue.pop(store_);
     const auto bytes = static_cast<double>(store_.request(slot).length.count());
     now_virtual_ = std::bit_cast<double>(ready_.top_key());
@@ -116,7 +136,7 @@ class Fair final : public QueuedPolicy {
   }
 
   // When the application's limits let it go; a moment not after `now` if at once.
-  TimePoint allowed_at(const Application& application, TimePoint now) const {
+  TimePoint allowed_at(const ApplicationQueue& application, TimePoint now) const {
     if (!application.meter) return now;
     return std::max(application.meter->bytes_empty, application.meter->requests_empty) - burst_;
   }
@@ -142,7 +162,7 @@ class Fair final : public QueuedPolicy {
   void release() {
     const std::uint32_t number = throttled_.top();
     throttled_.pop();
-    const Application& application = applications_[number];
+    const ApplicationQueue& application = applications_[number];
     ready_.set(number, order_of(std::max(now_virtual_, application.finish)));
   }
 
@@ -157,19 +177,17 @@ class Fair final : public QueuedPolicy {
     while (!throttled_.empty()) release();
   }
 
-  void introduce(Application& application) const {
-    const auto weight = shares_.weights.find(application.key);
-    const auto limit = shares_.limits.find(application.key);
-    application.weight = static_cast<float>(weight == shares_.weights.end() ? shares_.default_weight : weight->second);
-    const Limit& found = limit == shares_.limits.end() ? shares_.default_limit : limit->second;
-    if (found.any()) application.meter = std::make_unique<Meter>(Meter{.limit = found});
+  void introduce(ApplicationQueue& application) const {
+    application.weight = static_cast<float>(shares_.weights.of(application.key));
+    const Limit& limit = shares_.limits.of(application.key);
+    if (limit.any()) application.meter = std::make_unique<Meter>(Meter{.limit = limit});
     application.finish = now_virtual_;
   }
 
   // An idle application whose virtual clock is past and whose buckets are empty is as good as a new one.
   void forget_idle() {
     for (const std::uint32_t number : applications_.numbers()) {
-      const Application& application = applications_[number];
+      const ApplicationQueue& application = applications_[number];
       const Meter* meter = application.meter.get();
       const bool drained = !meter || std::max(meter->bytes_empty, meter->requests_empty) <= last_;
       if (application.queue.empty() && application.finish <= now_virtual_ && drained) applications_.close(number);
@@ -179,7 +197,7 @@ class Fair final : public QueuedPolicy {
 
   struct Release {
     TimePoint at;
-    ApplicationId application = 0;
+    JobKey application;
     auto operator<=>(const Release&) const = default;
   };
   static constexpr std::size_t kKeptIdle = 4096;
@@ -189,18 +207,26 @@ class Fair final : public QueuedPolicy {
   double now_virtual_ = 0;
   std::size_t tidy_at_ = kKeptIdle;  // applications known before idle ones are forgotten
   TimePoint last_{};
-  Pool<ApplicationId, Application> applications_;
-  IndexedHeap<std::uint64_t> ready_;  // applications with requests that may go
-  IndexedHeap<Release> throttled_;    // those whose limit says not yet
+  Pool<JobKey, ApplicationQueue> applications_;
+  IndexedHeap<std::uint64_t> ready_;  // applications whose requests may be served
+  IndexedHeap<Release> throttled_;    // applications that have reached a limit
 };
 
-// Splits "a=x, b=y" and gives each pair to `use`; an application is a number or *, for all others.
-Result<void> for_each_pair(std::string_view option, std::string_view text,
-                           const std::function<bool(std::optional<ApplicationId>, std::string_view)>& use) {
+template <typename Number>
+bool parse_number(std::string_view text, Number& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+// Splits "17=x, 17@1000=y, *=z" and stores the values, which `parse` reads: of application 17, of application 17 of
+// user 1000, and of all others.
+template <typename Value>
+Result<void> read_settings(std::string_view option, std::string_view text, Settings<Value>& settings,
+                           bool (*parse)(std::string_view, Value&)) {
   const auto wrong = [&](std::string_view part) {
     return fail(ErrorCode::kInvalid,
                 fmt::format("policy 'fair': option '{}': '{}' is wrong; write e.g. {}", option, part,
-                            option == "weights" ? "'17=4, 18=2, *=1'" : "'17=100MB/s, 18=500/s, *=1GB/s+2000/s'"));
+                            option == "weights" ? "'17=4, 18@1000=2, *=1'" : "'17=100MB/s, 18=500/s, *=1GB/s+2000/s'"));
   };
   while (!text.empty()) {
     std::string_view part = text.substr(0, text.find(','));
@@ -209,16 +235,21 @@ Result<void> for_each_pair(std::string_view option, std::string_view text,
     while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
     if (part.empty()) continue;
     const auto equals = part.find('=');
-    if (equals == std::string_view::npos) return wrong(part);
+    Value value{};
+    if (equals == std::string_view::npos || !parse(part.substr(equals + 1), value)) return wrong(part);
     const std::string_view name = part.substr(0, equals);
-    std::optional<ApplicationId> id;
-    if (name != "*") {
-      ApplicationId value = 0;
-      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), value);
-      if (error != std::errc{} || end != name.data() + name.size()) return wrong(part);
-      id = value;
-    }
-    if (!use(id, part.substr(equals + 1))) return wrong(part);
+    const auto at = name.find('@');
+    JobKey key;
+    if (name == "*")
+      settings.others = value;
+    else if (!parse_number(name.substr(0, at), key.application))
+      return wrong(part);
+    else if (at == std::string_view::npos)
+      settings.applications[key.application] = value;
+    else if (!parse_number(name.substr(at + 1), key.user))
+      return wrong(part);
+    else
+      settings.jobs[key] = value;
   }
   return {};
 }
@@ -245,19 +276,9 @@ bool parse_limit(std::string_view text, Limit& limit) {
 
 Result<std::unique_ptr<Policy>> make_fair(const OptionValues& options) {
   Shares shares;
-  auto weights = for_each_pair("weights", options.text("weights"), [&](auto id, std::string_view text) {
-    double weight = 0;
-    if (!parse_weight(text, weight)) return false;
-    (id ? shares.weights[*id] : shares.default_weight) = weight;
-    return true;
-  });
+  auto weights = read_settings("weights", options.text("weights"), shares.weights, parse_weight);
   if (!weights) return Failure(weights.error());
-  auto limits = for_each_pair("limits", options.text("limits"), [&](auto id, std::string_view text) {
-    Limit limit;
-    if (!parse_limit(text, limit)) return false;
-    (id ? shares.limits[*id] : shares.default_limit) = limit;
-    return true;
-  });
+  auto limits = read_settings("limits", options.text("limits"), shares.limits, parse_limit);
   if (!limits) return Failure(limits.error());
   return std::make_unique<Fair>(std::move(shares), options.duration("burst"));
 }
@@ -266,23 +287,29 @@ Result<std::unique_ptr<Policy>> make_fair(const OptionValues& options) {
 
 PolicyInfo fair_policy() {
   using Kind = OptionInfo::Kind;
-  return {.name = "fair",
-          .summary = "weighted shares per application, with optional limits in bytes/s and requests/s",
-          .paper = "",
-          .options = {{.name = "weights",
-                       .kind = Kind::kText,
-                       .fallback = "",
-                       .help = "shares by application id, e.g. '17=4, 18=2, *=1'; 1 for those not named"},
-                      {.name = "limits",
-                       .kind = Kind::kText,
-                       .fallback = "",
-                       .help = "caps by application id, e.g. '17=100MB/s, *=1GB/s+2000/s'; none for those not named"},
-                      {.name = "burst",
-                       .kind = Kind::kDuration,
-                       .fallback = "100ms",
-                       .help = "how much of a limit may be used at once after a pause"}},
-          .bound = {OvertakingBound::Scope::kApplication, ""},
-          .make = make_fair};
+  return {
+      .name = "fair",
+      .summary = "weighted shares per application, with optional limits in bytes/s and requests/s",
+      .paper = "",
+      .options =
+          {{.name = "weights",
+            .kind = Kind::kText,
+            .fallback = "",
+            .help = "Weights by application id, e.g. '17=4, 18@1000=2, *=1' (18@1000: only that of user 1000); "
+                    "applications "
+                    "not listed have weight 1"},
+           {.name = "limits",
+            .kind = Kind::kText,
+            .fallback = "",
+            .help =
+                "Limits by application id, e.g. '17=100MB/s, 18@1000=500/s, *=1GB/s+2000/s'; applications not listed "
+                "have none"},
+           {.name = "burst",
+            .kind = Kind::kDuration,
+            .fallback = "100ms",
+            .help = "After an idle period an application may use this much time's worth of its limit at once"}},
+      .bound = {OvertakingBound::Scope::kApplication, ""},
+      .make = make_fair};
 }
 
 }  // namespace tutti

@@ -44,6 +44,23 @@ TEST(Fair, SharesFollowWeightsWithinOnePercent) {
   EXPECT_NEAR(served[3] / total, 5.0 / 8, 0.05 / 8);
 }
 
+// A user that states the number of another user's job neither uses its share nor gets its weight.
+TEST(Fair, TheSameNumberOfTwoUsersIsTwoApplications) {
+  auto policy = make("fair", {{"weights", "7@1000=3"}, {"limits", "8@1000=1MB/s"}});
+  RequestId id = 1;
+  for (UserId user : {1000, 1001})
+    for (int i = 0; i < 100; ++i) {
+      Request request = from(id++, 7, 1000);
+      request.stamp.user = user;
+      policy->add(request, at_ms(0));
+    }
+  int first = 0;
+  for (int i = 0; i < 80; ++i) first += next_ids(*policy).front() <= 100;
+  EXPECT_NEAR(first, 60, 1);
+  EXPECT_FALSE(make_policy("fair", {{"weights", "7@=3"}}));
+  EXPECT_FALSE(make_policy("fair", {{"weights", "@7=3"}}));
+}
+
 TEST(Fair, AnIdleApplicationCanNotSaveUp) {
   auto policy = make("fair");
   for (RequestId id = 1; id <= 100; ++id) policy->add(from(id, 1, 1000), at_ms(0));

@@ -20,7 +20,8 @@ const PolicyInfo* find_policy(std::string_view name) {
   return nullptr;
 }
 
-Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyOptions& options) {
+Result<std::unique_ptr<Policy>> make_policy(std::string_view name, PolicyOptions options,
+                                            std::string_view device_class) {
   const PolicyInfo* info = find_policy(name);
   if (!info) {
     std::vector<std::string> names;
@@ -28,6 +29,11 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, const PolicyO
     return fail(ErrorCode::kNotFound,
                 fmt::format("there is no policy '{}'; there are: {}", name, fmt::join(names, ", ")));
   }
+  if (!device_class.empty())
+    for (const OptionInfo& option : info->options) {
+      const std::string& fallback = device_class == "hdd" ? option.disk_fallback : option.flash_fallback;
+      if (!fallback.empty()) options.try_emplace(option.name, fallback);
+    }
   auto values = OptionValues::check(fmt::format("policy '{}'", name), info->options, options);
   if (!values) return Failure(values.error());
   return info->make(*values);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // twins: each forwarding node serves one target per time window, each node a different one.
-// The target of a window is a function of the wall clock and the node's number, so that nodes that share a clock
-// take turns without a word (TWINS, section 2). A target's requests go in offset order, file by file, those that adjoin
-// as one: the paper reports larger aggregated requests, and in our model order by offset is most of what other policies
-// gain. A node that lends its window does so to a target that has little or nothing of it under way: processes that
-// walk over the stripes side by side would otherwise stay together, all of them at one target after the other.
+// The target of a window is a function of the wall clock and the node's number, so nodes with synchronised clocks take
+// turns without messages (TWINS, section 2). Requests of a target are served by file and offset, and adjoining ones are
+// merged: the paper reports larger aggregated requests, and in our model offset order is most of the gain of other
+// policies. In mode `lend`, a window without requests is given to the target with the fewest batches in flight from
+// this node. Otherwise processes that read the stripes in the same order would stay together, all at one target at a
+// time.
 #include <bit>
 #include <utility>
 
@@ -17,7 +18,7 @@
 namespace tutti {
 namespace {
 
-// What waits for one file on one target, one way.
+// Requests of one file, target and direction.
 struct StreamKey {
   FileId file = 0;
   std::uint32_t target = 0;
@@ -205,38 +206,39 @@ class Twins final : public QueuedPolicy {
 
 PolicyInfo twins_policy() {
   using Kind = OptionInfo::Kind;
-  return {.name = "twins",
-          .summary = "forwarding nodes: one target per time window, each node a different one",
-          .paper = "twins-forwarding-layer",
-          .options = {{.name = "width", .kind = Kind::kDuration, .fallback = "1ms", .help = "of a time window"},
-                      {.name = "node",
-                       .kind = Kind::kInteger,
-                       .fallback = "0",
-                       .help = "this node's number among the forwarding nodes",
-                       .choices = {},
-                       .low = 0,
-                       .high = 1'000'000},
-                      {.name = "targets",
-                       .kind = Kind::kInteger,
-                       .fallback = "0",
-                       .help = "how many targets there are, the same on all nodes; 0: as many as requests name",
-                       .choices = {},
-                       .low = 0,
-                       .high = 65536},
-                      {.name = "mode",
-                       .kind = Kind::kChoice,
-                       .fallback = "lend",
-                       .help = "strict: idle when the window's target has no requests; lend: serve another's",
-                       .choices = {"lend", "strict"}},
-                      max_requests_option(),
-                      max_bytes_option(),
-                      patience_option("10s")},
-          .bound = {OvertakingBound::Scope::kEverything, "patience"},
-          .make = [](const OptionValues& options) -> Result<std::unique_ptr<Policy>> {
-            if (options.duration("width") == Duration::zero())
-              return fail(ErrorCode::kInvalid, "policy 'twins': option 'width': must be longer than 0");
-            return std::make_unique<Twins>(options);
-          }};
+  return {
+      .name = "twins",
+      .summary = "forwarding nodes: one target per time window, each node a different one",
+      .paper = "twins-forwarding-layer",
+      .options = {{.name = "width", .kind = Kind::kDuration, .fallback = "1ms", .help = "Width of a time window"},
+                  {.name = "node",
+                   .kind = Kind::kInteger,
+                   .fallback = "0",
+                   .help = "This node's number among the forwarding nodes",
+                   .choices = {},
+                   .low = 0,
+                   .high = 1'000'000},
+                  {.name = "targets",
+                   .kind = Kind::kInteger,
+                   .fallback = "0",
+                   .help = "Number of targets, the same on all nodes; 0: the largest one seen in a request, plus one",
+                   .choices = {},
+                   .low = 0,
+                   .high = 65536},
+                  {.name = "mode",
+                   .kind = Kind::kChoice,
+                   .fallback = "lend",
+                   .help = "If the window's target has no requests: strict stays idle, lend serves another target",
+                   .choices = {"lend", "strict"}},
+                  max_requests_option(),
+                  max_bytes_option(),
+                  patience_option("10s")},
+      .bound = {OvertakingBound::Scope::kEverything, "patience"},
+      .make = [](const OptionValues& options) -> Result<std::unique_ptr<Policy>> {
+        if (options.duration("width") == Duration::zero())
+          return fail(ErrorCode::kInvalid, "policy 'twins': option 'width': must be longer than 0");
+        return std::make_unique<Twins>(options);
+      }};
 }
 
 }  // namespace tutti

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // window: all servers serve one application at a time (server-side coordination, SC11, section 3.1).
-// Requests go by time window of their issue, then by application, then in order of arrival or, which suits disks, of
-// offset: then a disk needs no queue of its own to move its head little, and what waits here can still be overtaken by
-// an application that comes first.
+// Requests are ordered by the time window of their issue, then by order id, then by application (two applications may
+// have the same order id), then by arrival or, for disks, by offset. Ordering by offset here instead of in the disk's
+// own queue keeps requests in this policy, where an application with a lower order id can still overtake them.
 #include "sched/heaps.h"
 #include "sched/policies/policies.h"
 #include "sched/pool.h"
@@ -12,16 +12,19 @@
 namespace tutti {
 namespace {
 
-struct GroupKey {
+struct WindowKey {
   std::int64_t window = 0;
+  OrderId order = 0;
   ApplicationId application = 0;
-  auto operator<=>(const GroupKey&) const = default;
-  friend std::size_t hash_value(const GroupKey& key) {
-    return mix(static_cast<std::uint64_t>(key.window) * 0x9e3779b97f4a7c15 + key.application);
+  UserId user = 0;
+  auto operator<=>(const WindowKey&) const = default;
+  friend std::size_t hash_value(const WindowKey& key) {
+    return mix(static_cast<std::uint64_t>(key.window) * 0x9e3779b97f4a7c15 + (std::uint64_t{key.user} << 32) +
+               key.application);
   }
 };
 
-// Requests of one application, swept over by file and offset.
+// Requests of one application in elevator order.
 class SweepQueue {
  public:
   bool empty() const { return count_ == 0; }
@@ -38,7 +41,7 @@ class SweepQueue {
     if (--count_ == 0) clear();
     return slot;
   }
-  // One of them is about to leave the store by another way.
+  // One of them is about to leave the store by another way (cancelled, overdue).
   void lose_one(const RequestStore& store) {
     if (--count_ == 0) return clear();
     requests_.prune(store, count_);
@@ -51,7 +54,7 @@ class SweepQueue {
 
  private:
   Sweep sweep_;
-  SlotHeap<Place> requests_;  // some of which may have left
+  SlotHeap<SweepPosition> requests_;  // some of which may have left
   std::size_t count_ = 0;
 };
 
@@ -60,12 +63,13 @@ class Window final : public QueuedPolicy {
  public:
   explicit Window(const OptionValues& options)
       : QueuedPolicy(options.duration("patience"), options.duration("gather")),
-        width_(options.duration("width").count()) {}
+        width_(options.duration("width").count()),
+        slack_(options.duration("slack")) {}
 
  private:
   void enqueue(Slot slot) override {
     const Stamp& stamp = store_.request(slot).stamp;
-    const GroupKey key{window_of(stamp.issued), stamp.application};
+    const WindowKey key{window_of(issue_of(slot, slack_)), stamp.order, stamp.application, stamp.user};
     const std::uint32_t group = groups_.open(key);
     if (groups_[group].queue.empty()) order_.set(group, key);
     groups_[group].queue.push(store_, slot);
@@ -92,8 +96,8 @@ class Window final : public QueuedPolicy {
     return dispatch();
   }
 
-  struct Group {
-    GroupKey key;
+  struct WindowQueue {
+    WindowKey key;
     Queue queue;
     void reset() { queue.clear(); }
   };
@@ -103,9 +107,10 @@ class Window final : public QueuedPolicy {
     return time / width_ - (time % width_ < 0);  // rounds down, also before 1970
   }
 
-  std::int64_t width_;
-  Pool<GroupKey, Group> groups_;
-  IndexedHeap<GroupKey> order_;  // of groups that have requests
+  const std::int64_t width_;
+  const Duration slack_;
+  Pool<WindowKey, WindowQueue> groups_;
+  IndexedHeap<WindowKey> order_;  // of groups that have requests
 };
 
 }  // namespace
@@ -113,17 +118,19 @@ class Window final : public QueuedPolicy {
 PolicyInfo window_policy() {
   using Kind = OptionInfo::Kind;
   return {.name = "window",
-          .summary = "one application at a time, by time window of issue and application id",
+          .summary = "one application at a time, by time window of issue and order id",
           .paper = "server-side-coordination-sc11",
           .options = {{.name = "width",
                        .kind = Kind::kDuration,
                        .fallback = "1000ms",
-                       .help = "of a time window; the paper's best: 1000ms on disks, 250ms on flash"},
+                       .flash_fallback = "250ms",
+                       .help = "Length of a time window. Default: 1000ms on rotating disks, 250ms on flash"},
                       {.name = "order",
                        .kind = Kind::kChoice,
                        .fallback = "arrival",
-                       .help = "of an application's requests: arrival, as the paper has it; offset: for disks",
+                       .help = "Order of requests inside an application: arrival (as in the paper) or offset (disks)",
                        .choices = {"arrival", "offset"}},
+                      slack_option(),
                       gather_option(),
                       patience_option("60s")},
           .bound = {OvertakingBound::Scope::kEverything, "patience"},

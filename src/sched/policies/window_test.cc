@@ -44,11 +44,24 @@ TEST(Window, Figure2CommonOrderBringsTheMeanFrom4To3) {
 
 // Figure 4: requests are split into windows by issue time and ordered by application inside each.
 TEST(Window, Figure4WindowsFirstThenApplications) {
-  auto policy = make("window", {{"width", "1000ms"}});
+  auto policy = make("window", {{"width", "1000ms"}, {"slack", "10s"}});
   const std::vector<Request> arrivals = {issued(1, 3, 1100), issued(2, 2, 900),  issued(3, 1, 1900), issued(4, 3, 100),
                                          issued(5, 1, 999),  issued(6, 2, 1000), issued(7, 1, 0),    issued(8, 2, 5)};
   for (const Request& request : arrivals) policy->add(request, at_ms(2000));
   EXPECT_THAT(drain(*policy, at_ms(2000)), ElementsAre(5, 7, 2, 8, 4, 3, 6, 1));
+}
+
+// A client cannot put itself before the others by stamps of an earlier window, nor fall behind by a clock that is
+// ahead.
+TEST(Window, AClockThatIsOffGainsNoMoreThanTheSlack) {
+  auto policy = make("window", {{"width", "1000ms"}, {"slack", "100ms"}});
+  policy->add(issued(1, 1, 5500), at_ms(5500));
+  policy->add(issued(2, 2, -3'600'000), at_ms(5500));  // an hour behind
+  policy->add(issued(3, 0, 3'600'000), at_ms(5500));   // an hour ahead
+  EXPECT_THAT(drain(*policy, at_ms(5500)), ElementsAre(3, 1, 2));
+  policy->add(issued(4, 1, 6050), at_ms(6050));
+  policy->add(issued(5, 2, -3'600'000), at_ms(6050));  // as if 100 ms behind: in the window before
+  EXPECT_THAT(drain(*policy, at_ms(6050)), ElementsAre(5, 4));
 }
 
 // Servers that were idle all begin with the application that goes first, whose request was not the first one here.
@@ -66,6 +79,36 @@ TEST(Window, AServerThatWasIdleGathers) {
   policy->add(issued(4, 1, 0), at_ms(20));
   EXPECT_EQ(waits_until(25), at_ms(30));
   EXPECT_THAT(next_ids(*policy, at_ms(30)), ElementsAre(4));
+}
+
+TEST(Window, TheOrderIdGoesBeforeTheApplicationAndDoesNotMixTwoThatShareIt) {
+  auto policy = make("window");
+  const auto add = [&](RequestId id, ApplicationId application, OrderId order) {
+    Request request = issued(id, application, 0);
+    request.stamp.order = order;
+    policy->add(request, at_ms(0));
+  };
+  add(1, 1, 32767);
+  add(2, 7, 5);
+  add(3, 3, 5);
+  add(4, 7, 5);
+  add(5, 3, 5);
+  add(6, 4000000000, 0);
+  EXPECT_THAT(drain(*policy), ElementsAre(6, 3, 5, 2, 4, 1));
+}
+
+TEST(Window, TheDefaultWidthDependsOnTheDevice) {
+  const auto goes_first = [](std::string_view device_class, PolicyOptions options) {
+    auto policy = std::move(*make_policy("window", std::move(options), device_class));
+    policy->add(issued(1, 9, 0), at_ms(0));
+    policy->add(issued(2, 1, 300), at_ms(300));  // a later window only if windows are short
+    return next_ids(*policy, at_ms(900)).front();
+  };
+  EXPECT_EQ(goes_first("hdd", {}), 2u);
+  EXPECT_EQ(goes_first("", {}), 2u);
+  EXPECT_EQ(goes_first("ssd", {}), 1u);
+  EXPECT_EQ(goes_first("nvme", {}), 1u);
+  EXPECT_EQ(goes_first("nvme", {{"width", "1000ms"}}), 2u) << "what is given counts";
 }
 
 TEST(Window, AnEarlierWindowGoesFirstWhateverTheApplication) {

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi/core/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.h"
+
+namespace tutti::mpi {
+
+void Activity::add(const Activity& other) {
+  collectives += other.collectives;
+  plain += other.plain;
+  read += other.read;
+  written += other.written;
+  for (std::size_t i = 0; i < kPlans; ++i) plans[i] += other.plans[i];
+  exchange += other.exchange;
+  io += other.io;
+  turn += other.turn;
+}
+
+std::string describe(const Activity& activity, std::uint64_t ranks) {
+  std::string plans;
+  for (std::size_t i = 0; i < Activity::kPlans; ++i)
+    if (activity.plans[i] > 0)
+      plans += fmt::format("{}{} {}", plans.empty() ? "" : ", ",
+                           collective::name_of(static_cast<collective::PlanKind>(i)), activity.plans[i]);
+  const auto mean = [ranks](std::uint64_t sum) {
+    return format(Duration(static_cast<std::int64_t>(sum / std::max<std::uint64_t>(ranks, 1))));
+  };
+  return fmt::format(
+      "{} collective calls rearranged (plans: {}), {} left to the MPI library; {} read, {} written; time per rank: {} "
+      "in "
+      "exchange, {} in I/O, {} waiting for a turn",
+      activity.collectives, plans.empty() ? "none" : plans, activity.plain, format(Bytes(activity.read)),
+      format(Bytes(activity.written)), mean(activity.exchange), mean(activity.io), mean(activity.turn));
+}
+
+}  // namespace tutti::mpi

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What collective calls did, for the report at MPI_Finalize.
+#pragma once
+
+#include <tutti/base.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "collective/plan.h"
+
+namespace tutti::mpi {
+
+// Of one rank and one file; add() makes totals of several. Plain integers, so that ranks can sum them with MPI_Reduce.
+struct Activity {
+  static constexpr std::size_t kPlans = 6;
+
+  std::uint64_t collectives = 0;  // rearranged; counted by rank 0 of the file
+  std::uint64_t plain = 0;        // carried out by the MPI library
+  std::uint64_t read = 0, written = 0;
+  std::array<std::uint64_t, kPlans> plans{};  // collectives by the plan that was used
+  // In nanoseconds. Reports show the mean of all ranks.
+  std::uint64_t exchange = 0, io = 0, turn = 0;
+
+  void add(const Activity& other);
+};
+static_assert(sizeof(Activity) % sizeof(std::uint64_t) == 0);
+
+// One line; `ranks`: of the job's files.
+std::string describe(const Activity& activity, std::uint64_t ranks);
+
+}  // namespace tutti::mpi

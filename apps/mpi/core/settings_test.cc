@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi/core/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+#include "base/temporary_directory.h"
+#include "mpi/core/mount_file.h"
+
+namespace tutti::mpi {
+namespace {
+
+using ::testing::HasSubstr;
+
+Lookup from(std::map<std::string, std::string> values) {
+  return [values = std::move(values)](const char* key) -> std::optional<std::string> {
+    const auto found = values.find(key);
+    if (found == values.end()) return std::nullopt;
+    return found->second;
+  };
+}
+
+TEST(Settings, HintsReplaceVariablesWhichReplaceTheConfiguration) {
+  const auto read =
+      read_settings({from({{"tutti_plan", "timed"}}), from({{"TUTTI_PLAN", "paper"}, {"TUTTI_STRIPE_SIZE", "64KiB"}}),
+                     from({{"plan", "resonant"}, {"stripe_size", "1MiB"}, {"stripe_count", "4"}})},
+                    {});
+  ASSERT_FALSE(read.error);
+  EXPECT_EQ(read.settings.plan.kind, collective::PlanKind::kTimed);
+  EXPECT_EQ(read.settings.stripe_size, Bytes(65536));
+  EXPECT_EQ(read.settings.stripe_count, 4u);
+}
+
+TEST(Settings, WrongValuesNameTheKeyAndWhatIsAccepted) {
+  for (const auto& [key, value] : std::map<std::string, std::string>{{"tutti_plan", "fast"},
+                                                                     {"tutti_agents_per_target", "1025"},
+                                                                     {"tutti_list_io", "0"},
+                                                                     {"tutti_buffer", "-1"},
+                                                                     {"striping_unit", "many"},
+                                                                     {"striping_factor", "-2"},
+                                                                     {"tutti_app", "4294967296"},
+                                                                     {"tutti_phase_gap", "-1s"},
+                                                                     {"tutti_turn", "1"}}) {
+    const auto read = read_settings({from({{key, value}}), {}, {}}, {});
+    ASSERT_TRUE(read.error) << key;
+    EXPECT_EQ(read.error->where, SettingsError::Where::kHint);
+    EXPECT_THAT(read.error->message, HasSubstr(key));
+    EXPECT_THAT(read.error->message, HasSubstr("accepted: "));
+  }
+  EXPECT_EQ(read_settings({{}, from({{"TUTTI_REPORT", "yes"}}), {}}, {}).error->where, SettingsError::Where::kSite);
+}
+
+TEST(Settings, AreTheSameAfterABroadcast) {
+  const auto read = read_settings({from({{"tutti_plan", "off"}, {"tutti_app", "7"}}), {}, {}}, {});
+  const Settings copy = Settings::decode(read.settings.encode());
+  EXPECT_FALSE(copy.rearrange);
+  EXPECT_EQ(copy.application, 7u);
+}
+
+TEST(Settings, ConfigurationFilesHaveTableMpi) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/mpi.toml";
+  EXPECT_FALSE(*read_configuration(path));  // does not exist
+  std::ofstream(path) << "[mpi]\nplan = \"resonant\"\nstripe_count = 8\n";
+  const auto found = read_configuration(path);
+  ASSERT_TRUE(found);
+  EXPECT_EQ((*found)("plan"), "resonant");
+  EXPECT_EQ((*found)("stripe_count"), "8");
+  std::ofstream(path) << "[mpi]\nplam = \"resonant\"\n";
+  EXPECT_THAT(read_configuration(path).error().message, HasSubstr("plam"));
+}
+
+TEST(Settings, TheFileSystemKnowsTheLayoutBest) {
+  Settings settings;
+  EXPECT_EQ(choose_layout(std::nullopt, settings).stripe_count, 1u);
+  settings.stripe_count = 4;
+  EXPECT_EQ(choose_layout(std::nullopt, settings).targets.size(), 4u);
+  EXPECT_EQ(choose_layout(Layout::round_robin(Bytes(65536), 2), settings).stripe_count, 2u);
+}
+
+class MountFiles : public ::testing::Test {
+ protected:
+  std::vector<std::byte> bytes(std::size_t count, int first) {
+    std::vector<std::byte> made(count);
+    for (std::size_t i = 0; i < count; ++i) made[i] = static_cast<std::byte>(first + static_cast<int>(i));
+    return made;
+  }
+
+  TemporaryDirectory directory_;
+  const std::string path_ = directory_.path() + "/file";
+};
+
+TEST_F(MountFiles, WriteAndReadLists) {
+  std::ofstream(path_).close();
+  MountFile file({path_, true, true, 0});
+  auto a = bytes(10, 0), b = bytes(5, 50), c = bytes(3, 90);
+  ASSERT_TRUE(file.write(std::vector<FilePart>{{0, a.data(), 10}, {10, b.data(), 5}, {100, c.data(), 3}}));
+  std::vector<std::byte> back(200, std::byte{0xEE});
+  // The last part begins inside of the file and ends after it; the one before is a hole.
+  const auto end = file.read(std::vector<FilePart>{
+      {12, back.data(), 3}, {50, back.data() + 10, 2}, {99, back.data() + 20, 10}, {200, back.data() + 40, 5}});
+  ASSERT_TRUE(end);
+  EXPECT_EQ(*end, 103u);
+  EXPECT_EQ(back[0], std::byte{52});
+  EXPECT_EQ(back[10], std::byte{0});
+  EXPECT_EQ(back[23], std::byte{92});
+  EXPECT_EQ(back[24], std::byte{0xEE});
+  EXPECT_EQ(back[40], std::byte{0xEE});
+  EXPECT_TRUE(file.sync());
+  EXPECT_TRUE(file.close());
+}
+
+TEST_F(MountFiles, ReadPartsBeforeTheEndAfterPartsBehindIt) {
+  std::ofstream(path_) << "0123456789";
+  MountFile file({path_, true, false, 0});
+  std::vector<std::byte> back(20, std::byte{0xEE});
+  EXPECT_EQ(*file.read(std::vector<FilePart>{{50, back.data(), 5}, {2, back.data() + 5, 3}}), 10u);
+  EXPECT_EQ(back[0], std::byte{0xEE});
+  EXPECT_EQ(back[5], std::byte{'2'});
+}
+
+TEST_F(MountFiles, RefuseAnotherFileOfTheSameName) {
+  std::ofstream(path_) << "data";
+  MountFile file({path_, true, true, 1});
+  EXPECT_EQ(file.open().error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(MountFile({path_ + ".missing", true, true, 0}).open().error().system, ENOENT);
+}
+
+}  // namespace
+}  // namespace tutti::mpi

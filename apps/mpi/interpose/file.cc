@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi/interpose/file.h"
+
+#include <fmt/core.h>
+#include <pthread.h>
+
+#include <cerrno>
+
+#include "base/live_world.h"
+#include "job/live.h"
+
+namespace tutti::mpi {
+namespace {
+
+std::atomic<JobTurns*> turns_of_process{nullptr};
+
+// The gate's connection belongs to the parent. Children of MPI programs do not use MPI.
+void in_child() {
+  if (JobTurns* turns = turns_of_process.exchange(nullptr)) turns->abandon_after_fork();
+}
+
+}  // namespace
+
+Process& Process::current() {
+  static auto* const process = new Process;
+  return *process;
+}
+
+std::shared_ptr<OpenFile> Process::find(MPI_File file) {
+  if (open_.load(std::memory_order_relaxed) == 0) return nullptr;
+  Lock lock(mutex_);
+  const auto found = files_.find(file);
+  return found == files_.end() ? nullptr : found->second;
+}
+
+void Process::add(MPI_File file, std::shared_ptr<OpenFile> open) {
+  Lock lock(mutex_);
+  files_[file] = std::move(open);
+  open_ = files_.size();
+}
+
+void Process::remove(MPI_File file) {
+  Lock lock(mutex_);
+  files_.erase(file);
+  open_ = files_.size();
+}
+
+Process::Application Process::application(std::optional<std::uint64_t> hint) {
+  const auto identity = job::identify_process({});
+  Application made{0, identity ? identity->name : std::string()};
+  if (!identity) say_once(identity.error().message);
+  Lock lock(mutex_);
+  if (hint)
+    application_ = hint;
+  else if (!application_ && identity && identity->numbered)
+    application_ = identity->number;
+  else if (!application_)
+    application_ = live_world().random() % 32768;  // as in the SC11 paper, section 4.2
+  made.number = *application_;
+  return made;
+}
+
+void Process::adopt(std::uint64_t number) {
+  Lock lock(mutex_);
+  application_ = number;
+}
+
+JobTurns* Process::turns(const Application& application) {
+  Lock lock(mutex_);
+  if (turns_made_) return turns_.get();
+  turns_made_ = true;
+  auto options = turn_options(application.number, application.name);
+  if (!options) {
+    fmt::print(stderr, "tutti: {}; continuing without turns\n", options.error().message);
+    return nullptr;
+  }
+  if (!*options) return nullptr;
+  turns_ = std::make_unique<JobTurns>(live_world(), std::move(**options));
+  turns_of_process = turns_.get();
+  pthread_atfork(nullptr, nullptr, in_child);
+  return turns_.get();
+}
+
+JobTurns* Process::turns() {
+  Lock lock(mutex_);
+  return turns_.get();
+}
+
+void Process::end_turns() {
+  std::unique_ptr<JobTurns> turns;
+  {
+    Lock lock(mutex_);
+    turns = std::move(turns_);
+    turns_of_process = nullptr;
+  }
+}
+
+void Process::say_once(const std::string& line) {
+  Lock lock(mutex_);
+  if (said_.size() < 64 && said_.insert(line).second) fmt::print(stderr, "tutti: {}\n", line);
+}
+
+void Process::count(const Activity& activity, std::uint64_t ranks) {
+  Lock lock(mutex_);
+  total_.add(activity);
+  ranks_ = std::max(ranks_, ranks);
+}
+
+std::string Process::report() {
+  Lock lock(mutex_);
+  return ranks_ == 0 ? std::string() : describe(total_, ranks_);
+}
+
+std::int64_t agree(const OpenFile& file, std::int64_t mine) {
+  return agree(file, Agreement{mine, INT64_MAX}).code;
+}
+
+Agreement agree(const OpenFile& file, const Agreement& mine) {
+  // A severity that grows: fine, fall back, error classes.
+  const std::int64_t severity = mine.code == kFine ? 0 : mine.code == kFallBack ? 1 : mine.code + 1;
+  std::int64_t local[2] = {severity, -mine.value}, all[2] = {severity, -mine.value};
+  PMPI_Allreduce(local, all, 2, MPI_INT64_T, MPI_MAX, file.comm);
+  return {all[0] == 0 ? kFine : all[0] == 1 ? kFallBack : all[0] - 1, -all[1]};
+}
+
+int raise_error(MPI_File file, int error_class) {
+  if (file != MPI_FILE_NULL) {
+    PMPI_File_call_errhandler(file, error_class);
+    return error_class;
+  }
+  // Open MPI does not call the handler of MPI_FILE_NULL for others. Its default returns the error.
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  PMPI_File_get_errhandler(MPI_FILE_NULL, &handler);
+  if (handler == MPI_ERRORS_ARE_FATAL) PMPI_Abort(MPI_COMM_WORLD, error_class);  // as the program asked
+  if (handler != MPI_ERRHANDLER_NULL) PMPI_Errhandler_free(&handler);
+  return error_class;
+}
+
+int error_class_of(const Error& error) {
+  switch (error.system) {
+    case ENOSPC:
+      return MPI_ERR_NO_SPACE;
+    case EDQUOT:
+      return MPI_ERR_QUOTA;
+    case EACCES:
+    case EPERM:
+      return MPI_ERR_ACCESS;
+    case EROFS:
+      return MPI_ERR_READ_ONLY;
+    default:
+      return MPI_ERR_IO;
+  }
+}
+
+void begin_turn(OpenFile& file, Bytes bytes) {
+  if (!file.turns) return;
+  const TimePoint start = live_world().clock().steady();
+  if (file.rank == 0) {
+    const bool whole = file.settings.turn == TurnAt::kOpen;
+    if (JobTurns* turns = Process::current().turns())
+      turns->begin({&file, &file.layout, bytes, whole ? Duration::max() : file.settings.gap});
+  }
+  PMPI_Barrier(file.comm);
+  file.activity.turn += static_cast<std::uint64_t>((live_world().clock().steady() - start).count());
+}
+
+void end_use(OpenFile& file) {
+  if (!file.turns || file.rank != 0) return;
+  if (JobTurns* turns = Process::current().turns()) turns->done(&file);
+}
+
+}  // namespace tutti::mpi

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// MPI_File_open, MPI_File_close and the calls that change how an open file is used.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "layout/discovery.h"
+#include "mpi/interpose/calls.h"
+#include "mpi/interpose/datatype.h"
+#include "mpi/interpose/file.h"
+#include "mpi/interpose/intercepted.h"
+
+namespace tutti::mpi {
+namespace {
+
+constexpr const char* kConfiguration = "/etc/tutti/mpi.toml";
+
+Lookup hints_of(MPI_Info info) {
+  if (info == MPI_INFO_NULL) return {};
+  return [info](const char* key) -> std::optional<std::string> {
+    char value[MPI_MAX_INFO_VAL + 1] = "";
+    int found = 0;
+    PMPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
+    if (!found) return std::nullopt;
+    return value;
+  };
+}
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (!value) return std::nullopt;
+  return value;
+}
+
+// What rank 0 tells the others before the file is opened, or when hints change.
+struct SettingsMessage {
+  int error = MPI_SUCCESS;
+  Settings settings{};
+};
+
+// Of rank 0. A wrong hint is an error of the call. A wrong variable or configuration file switches the library off.
+SettingsMessage read_all_settings(MPI_Info info) {
+  Sources sources{hints_of(info), variable, {}};
+  auto configuration = read_configuration(variable("TUTTI_CONFIG").value_or(kConfiguration));
+  if (configuration) sources.configuration = *configuration;
+  Settings defaults;
+  defaults.plan.nonblocking = false;  // system calls complete before the next one
+  auto read = read_settings(sources, defaults);
+  std::string problem = configuration ? "" : configuration.error().message;
+  if (read.error) problem = read.error->message;
+  if (problem.empty()) return {MPI_SUCCESS, read.settings};
+  if (read.error && read.error->where == SettingsError::Where::kHint) {
+    Process::current().say_once(problem);
+    return {MPI_ERR_INFO_VALUE, defaults};
+  }
+  Process::current().say_once(problem + "; collective calls are left to the MPI library");
+  read.settings.rearrange = false;
+  read.settings.turn = TurnAt::kNever;
+  return {MPI_SUCCESS, read.settings};
+}
+
+// Of rank 0: hints of MPI_File_set_view and MPI_File_set_info.
+SettingsMessage change_settings(const OpenFile& file, MPI_Info info) {
+  SettingsMessage message{MPI_SUCCESS, file.settings};
+  if (info == MPI_INFO_NULL) return message;
+  const auto read = read_settings({hints_of(info), {}, {}}, file.settings);
+  if (read.error) {
+    Process::current().say_once(read.error->message);
+    message.error = MPI_ERR_INFO_VALUE;
+    return message;
+  }
+  message.settings = read.settings;
+  message.settings.turn = file.settings.turn;  // these apply when a file is opened
+  message.settings.application = file.settings.application;
+  return message;
+}
+
+template <typename Message>
+void broadcast(Message& message, MPI_Comm comm) {
+  static_assert(std::is_trivially_copyable_v<Message>);
+  PMPI_Bcast(&message, sizeof message, MPI_BYTE, 0, comm);
+}
+
+// What rank 0 tells the others about the open file.
+struct FileMessage {
+  std::uint64_t inode = 0;
+  std::uint64_t application = 0;
+  std::uint64_t stripe_size = 0, object_size = 0;
+  std::uint32_t stripe_count = 0, targets = 0;
+  bool discovered = false, set = false;
+  bool turns = false;
+  collective::DeviceProfile device{};
+};
+
+// ROMIO accepts the name of a file system before the path, as in "ufs:/scratch/file".
+std::string absolute_path(const char* name) {
+  std::error_code ignored;
+  std::string_view path = name;
+  const auto colon = path.find(':');
+  if (colon != std::string_view::npos && path.substr(0, colon).find('/') == std::string_view::npos &&
+      !std::filesystem::exists(name, ignored))
+    path.remove_prefix(colon + 1);
+  return std::filesystem::absolute(path, ignored).string();
+}
+
+std::optional<Layout> discover_layout(const std::string& path) {
+  auto found = discover_file(path, gate::kMaxTargets);
+  if (found) return *found;
+  Process::current().say_once(fmt::format("{}: {}; plans use the striping hints instead", path, found.error().message));
+  return std::nullopt;
+}
+
+void warn_about_hints(const std::string& path, const Layout& layout, const Settings& settings) {
+  const bool size = settings.stripe_size > Bytes{} && settings.stripe_size != layout.stripe_size;
+  const bool count = settings.stripe_count > 0 && settings.stripe_count != layout.stripe_count;
+  if (size || count)
+    Process::current().say_once(
+        fmt::format("{}: hints or settings say another striping than the file has ({} stripes "
+                    "of {} bytes); plans use that of the file",
+                    path, layout.stripe_count, layout.stripe_size.count()));
+}
+
+// Of rank 0.
+FileMessage examine(const std::string& path, const Settings& settings, Layout& layout) {
+  FileMessage message;
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) message.inode = status.st_ino;
+  const auto discovered = discover_layout(path);
+  if (discovered) warn_about_hints(path, *discovered, settings);
+  layout = choose_layout(discovered, settings);
+  message.device = settings.device_set ? settings.plan.device : assume_device(layout, status.st_dev);
+  message.discovered = discovered.has_value();
+  message.set = settings.stripe_count > 0;
+  message.stripe_size = layout.stripe_size.count();
+  message.object_size = layout.object_size.count();
+  message.stripe_count = layout.stripe_count;
+  message.targets = static_cast<std::uint32_t>(layout.targets.size());
+  const auto application = Process::current().application(settings.application);
+  message.application = application.number;
+  message.turns = settings.turn != TurnAt::kNever && Process::current().turns(application) != nullptr;
+  return message;
+}
+
+// Collective. The layout that rank 0 found.
+void share_layout(FileMessage& message, Layout& layout, MPI_Comm comm, int rank) {
+  broadcast(message, comm);
+  if (rank != 0) {
+    layout.stripe_size = Bytes(message.stripe_size);
+    layout.object_size = Bytes(message.object_size);
+    layout.stripe_count = message.stripe_count;
+    layout.targets.resize(message.targets);
+    layout.source = message.discovered ? "file system" : message.set ? "settings" : "default";
+  }
+  static_assert(sizeof(TargetId) == 4);
+  PMPI_Bcast(layout.targets.data(), static_cast<int>(message.targets), MPI_UINT32_T, 0, comm);
+}
+
+// Collective, after the MPI library has opened the file on all ranks.
+std::shared_ptr<OpenFile> attach(const char* name, int amode, const Settings& settings, MPI_Comm comm) {
+  int rank = 0, size = 1;
+  PMPI_Comm_rank(comm, &rank);
+  PMPI_Comm_size(comm, &size);
+  const std::string path = absolute_path(name);
+  Layout layout;
+  FileMessage message;
+  if (rank == 0) message = examine(path, settings, layout);
+  share_layout(message, layout, comm, rank);
+  Process::current().adopt(message.application);
+  const bool writes = (amode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0;
+  const bool reads = (amode & MPI_MODE_WRONLY) == 0;
+  auto file = std::make_shared<OpenFile>(MountFile::Options{path, reads, writes, message.inode});
+  file->comm = comm;
+  file->rank = rank;
+  file->size = size;
+  file->amode = amode;
+  file->settings = settings;
+  file->settings.plan.device = message.device;
+  file->layout = std::move(layout);
+  file->turns = message.turns;
+  return file;
+}
+
+// This library's own communicator. Unlike MPI_Comm_dup, MPI_Comm_split does not call functions of the program.
+MPI_Comm make_comm(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm own = MPI_COMM_NULL;
+  PMPI_Comm_rank(comm, &rank);
+  if (PMPI_Comm_split(comm, 0, rank, &own) != MPI_SUCCESS) return MPI_COMM_NULL;
+  PMPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+  return own;
+}
+
+bool intercommunicator(MPI_Comm comm) {
+  int inter = 0;
+  PMPI_Comm_test_inter(comm, &inter);
+  return inter != 0;
+}
+
+// Sums what the ranks did with a file, for the report.
+void count_activity(const OpenFile& file) {
+  if (!file.settings.report) return;
+  Activity sum;
+  constexpr int kCount = sizeof(Activity) / sizeof(std::uint64_t);
+  PMPI_Reduce(&file.activity, &sum, kCount, MPI_UINT64_T, MPI_SUM, 0, file.comm);
+  if (file.rank == 0) Process::current().count(sum, static_cast<std::uint64_t>(file.size));
+}
+
+// The view that a rank asks for. `code`: what is wrong with it, as an MPI error class.
+struct AskedView {
+  std::int64_t code = kFine;
+  std::optional<FileView> view{};  // empty: the file type cannot be flattened
+};
+
+AskedView examine_view(const OpenFile& file, MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype) {
+  if (displacement < 0 && !file.sequential()) return {.code = MPI_ERR_ARG};
+  if (etype == MPI_DATATYPE_NULL || filetype == MPI_DATATYPE_NULL) return {.code = MPI_ERR_TYPE};
+  MPI_Count unit = 0, size = 0;
+  PMPI_Type_size_x(etype, &unit);
+  PMPI_Type_size_x(filetype, &size);
+  if (unit <= 0 || size % unit != 0) return {.code = MPI_ERR_ARG};
+  auto flat = flatten(filetype);
+  if (!flat) {
+    Process::current().say_once(flat.error().message + "; collective calls are left to the MPI library");
+    return {};
+  }
+  AskedView asked{kFine, FileView(displacement, unit, std::move(*flat))};
+  if (asked.view->overlaps() && file.writable()) asked.code = MPI_ERR_TYPE;
+  return asked;
+}
+
+// ROMIO of MPICH 4.0 flattens some nested datatypes wrongly: it refuses their views on one rank, while the others wait
+// for it, or uses other bytes. It gets the same bytes as a type that is not nested.
+int set_view_of_mpi(MPI_File handle, MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
+                    const AskedView& asked, const char* datarep, MPI_Info info) {
+#ifndef OPEN_MPI
+  if (asked.view && !asked.view->empty() && nested(filetype)) {
+    if (MPI_Datatype type = unnested(asked.view->filetype()); type != MPI_DATATYPE_NULL) {
+      const int result = next().File_set_view(handle, displacement, etype, type, datarep, info);
+      PMPI_Type_free(&type);
+      return result;
+    }
+  }
+#else
+  (void)asked;
+#endif
+  return next().File_set_view(handle, displacement, etype, filetype, datarep, info);
+}
+
+}  // namespace
+
+int File_open(MPI_Comm comm, const char* path, int amode, MPI_Info info, MPI_File* handle) {
+  if (comm == MPI_COMM_NULL || !path || !handle || intercommunicator(comm))
+    return next().File_open(comm, path, amode, info, handle);
+  MPI_Comm own = make_comm(comm);
+  if (own == MPI_COMM_NULL) return next().File_open(comm, path, amode, info, handle);
+  int rank = 0;
+  PMPI_Comm_rank(own, &rank);
+  SettingsMessage message;
+  if (rank == 0) message = read_all_settings(info);
+  broadcast(message, own);
+  if (message.error != MPI_SUCCESS) {
+    PMPI_Comm_free(&own);
+    return raise_error(MPI_FILE_NULL, message.error);
+  }
+  const int result = next().File_open(comm, path, amode, info, handle);
+  int failures = result == MPI_SUCCESS ? 0 : 1, all = 0;
+  PMPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, own);
+  if (all > 0) {
+    PMPI_Comm_free(&own);
+    return result;
+  }
+  auto file = attach(path, amode, message.settings, own);
+  if (file->settings.turn == TurnAt::kOpen && file->writable()) {
+    begin_turn(*file, Bytes{});
+    end_use(*file);
+  }
+  Process::current().add(*handle, std::move(file));
+  return result;
+}
+
+int File_close(MPI_File* handle) {
+  const auto file = handle ? Process::current().find(*handle) : nullptr;
+  if (!file) return next().File_close(handle);
+  std::int64_t code = kFine;
+  if (const auto closed = file->mount.close(); !closed) {
+    Process::current().say_once(closed.error().message);
+    code = error_class_of(closed.error());
+  }
+  code = agree(*file, code);
+  count_activity(*file);
+  Process::current().remove(*handle);
+  const int result = next().File_close(handle);
+  if (file->turns && file->rank == 0)
+    if (JobTurns* turns = Process::current().turns()) turns->ended(file.get());
+  PMPI_Comm_free(&file->comm);
+  if (result != MPI_SUCCESS || code == kFine) return result;
+  return raise_error(MPI_FILE_NULL, static_cast<int>(code));
+}
+
+int File_set_view(MPI_File handle, MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
+                  const char* datarep, MPI_Info info) {
+  const auto file = Process::current().find(handle);
+  if (!file) return next().File_set_view(handle, displacement, etype, filetype, datarep, info);
+  SettingsMessage message;
+  if (file->rank == 0) message = change_settings(*file, info);
+  broadcast(message, file->comm);
+  AskedView asked = examine_view(*file, displacement, etype, filetype);
+  const std::int64_t code = agree(*file, message.error != MPI_SUCCESS ? message.error : asked.code);
+  if (code != kFine) return raise_error(handle, static_cast<int>(code));
+  const int result = set_view_of_mpi(handle, displacement, etype, filetype, asked, datarep, info);
+  if (result != MPI_SUCCESS) return result;
+  file->settings = message.settings;
+  file->native = datarep && std::strcmp(datarep, "native") == 0;
+  file->view_known = asked.view.has_value();
+  if (asked.view) file->view = std::move(*asked.view);
+  return result;
+}
+
+int File_set_info(MPI_File handle, MPI_Info info) {
+  const auto file = Process::current().find(handle);
+  if (!file) return next().File_set_info(handle, info);
+  SettingsMessage message;
+  if (file->rank == 0) message = change_settings(*file, info);
+  broadcast(message, file->comm);
+  if (message.error != MPI_SUCCESS) return raise_error(handle, message.error);
+  file->settings = message.settings;
+  return next().File_set_info(handle, info);
+}
+
+int File_set_atomicity(MPI_File handle, int flag) {
+  const int result = next().File_set_atomicity(handle, flag);
+  if (const auto file = Process::current().find(handle); file && result == MPI_SUCCESS) file->atomic = flag != 0;
+  return result;
+}
+
+int File_sync(MPI_File handle) {
+  const auto file = Process::current().find(handle);
+  if (!file) return next().File_sync(handle);
+  std::int64_t code = kFine;
+  if (const auto synced = file->mount.sync(); !synced) {
+    Process::current().say_once(synced.error().message);
+    code = error_class_of(synced.error());
+  }
+  code = agree(*file, code);
+  const int result = next().File_sync(handle);
+  if (result != MPI_SUCCESS || code == kFine) return result;
+  return raise_error(handle, static_cast<int>(code));
+}
+
+int Finalize() {
+  Process::current().end_turns();
+  const std::string report = Process::current().report();
+  if (!report.empty()) fmt::print(stderr, "tutti: {}\n", report);
+  return next().Finalize();
+}
+
+}  // namespace tutti::mpi

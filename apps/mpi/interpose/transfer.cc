@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi/interpose/transfer.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <new>
+
+#include "base/live_world.h"
+
+namespace tutti::mpi {
+namespace {
+
+using collective::Exchange;
+using collective::Extent;
+using collective::IoRequest;
+using collective::PackedMemory;
+using collective::PlanKind;
+
+constexpr int kDataTag = 1, kTurnTag = 2;
+// In front of the data of a read: the end of the file, as the sender found it.
+constexpr std::uint64_t kEndBytes = sizeof(std::uint64_t);
+// Requests of a rank's own bytes go through a buffer of this size if its memory is not contiguous.
+constexpr std::uint64_t kOwnBuffer = std::uint64_t{4} << 20;
+
+template <typename Item>
+std::span<const Item> in_round(const std::vector<Item>& items, std::uint32_t round) {
+  const auto [first, last] = std::equal_range(items.begin(), items.end(), Item{.round = round},
+                                              [](const Item& a, const Item& b) { return a.round < b.round; });
+  return {first, last};
+}
+
+// Adds the time of its scope to a counter of nanoseconds.
+class Timed {
+ public:
+  explicit Timed(std::uint64_t& counter) : counter_(counter), start_(now()) {}
+  ~Timed() { counter_ += static_cast<std::uint64_t>((now() - start_).count()); }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  static TimePoint now() { return live_world().clock().steady(); }
+  std::uint64_t& counter_;
+  TimePoint start_;
+};
+
+}  // namespace
+
+Transfer::Transfer(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine,
+                   const Memory& memory, Direction direction)
+    : file_(file), plan_(plan), mine_(mine), memory_(memory), direction_(direction) {}
+
+bool Transfer::exchanges() const {
+  return plan_.kind == PlanKind::kResonant || plan_.kind == PlanKind::kTwoPhase;
+}
+
+Transfer::Round Transfer::round_of(std::uint32_t number) const {
+  return {in_round(plan_.requests, number), in_round(plan_.direct, number), in_round(plan_.sends, number),
+          in_round(plan_.receives, number)};
+}
+
+std::uint64_t Transfer::size_of(const Exchange& exchange) const {
+  std::uint64_t size = 0;
+  for (const Extent& extent : plan_.of(exchange.extents)) size += extent.length;
+  return size;
+}
+
+std::uint64_t Transfer::message_bytes(const Round& round) const {
+  std::uint64_t size = 0;
+  for (const Exchange& exchange : round.sends) size += size_of(exchange) + kEndBytes;
+  for (const Exchange& exchange : round.receives) size += size_of(exchange) + kEndBytes;
+  return size;
+}
+
+std::int64_t Transfer::prepare() try {
+  std::uint64_t largest_buffer = 0, largest_messages = 0;
+  for (std::uint32_t number = 0; exchanges() && number < plan_.rounds; ++number) {
+    const Round round = round_of(number);
+    std::uint64_t size = 0;
+    for (const IoRequest& request : round.requests)
+      for (const Extent& extent : plan_.of(request.extents)) size += extent.length;
+    largest_buffer = std::max(largest_buffer, size);
+    largest_messages = std::max(largest_messages, message_bytes(round));
+  }
+  const bool own = !exchanges() || plan_.read_form == collective::ReadForm::kDirect;
+  if (own && !memory_.contiguous()) largest_buffer = std::max(largest_buffer, kOwnBuffer);
+  if (largest_buffer > 0) buffer_ = std::make_unique_for_overwrite<std::byte[]>(largest_buffer);
+  if (largest_messages > 0) messages_ = std::make_unique_for_overwrite<std::byte[]>(largest_messages);
+  if (plan_.requests.empty() && plan_.direct.empty()) return kFine;
+  if (const auto opened = file_.mount.open(); !opened) {
+    Process::current().say_once(opened.error().message + "; collective calls are left to the MPI library");
+    return kFallBack;
+  }
+  return kFine;
+} catch (const std::bad_alloc&) {
+  Process::current().say_once("not enough memory for a collective call; it is left to the MPI library");
+  return kFallBack;
+}
+
+Agreement Transfer::run() {
+  if (exchanges()) {
+    if (const std::int64_t ready = agree(file_, prepare()); ready != kFine) return {ready, INT64_MAX};
+    for (std::uint32_t number = 0; number < plan_.rounds; ++number)
+      direction_ == Direction::kWrite ? write_round(round_of(number)) : read_round(round_of(number));
+  } else {
+    result_.code = prepare();
+    for (std::uint32_t number = 0; number < plan_.rounds; ++number) own_requests(round_of(number));
+  }
+  return agree(file_, result_);
+}
+
+void Transfer::wait_for_turn() {
+  if (plan_.turn.after)
+    PMPI_Recv(nullptr, 0, MPI_BYTE, static_cast<int>(*plan_.turn.after), kTurnTag, file_.comm, MPI_STATUS_IGNORE);
+}
+
+void Transfer::pass_turn() {
+  if (plan_.turn.next) PMPI_Send(nullptr, 0, MPI_BYTE, static_cast<int>(*plan_.turn.next), kTurnTag, file_.comm);
+}
+
+void Transfer::own_requests(const Round& round) {
+  wait_for_turn();
+  for (const IoRequest& request : round.requests) move_own(plan_.of(request.extents));
+  pass_turn();
+}
+
+void Transfer::do_io(std::span<const FilePart> parts) {
+  if (result_.code != kFine) return;
+  const Timed timed(file_.activity.io);
+  std::optional<Error> error;
+  if (direction_ == Direction::kWrite) {
+    if (const auto done = file_.mount.write(parts); !done) error = done.error();
+  } else {
+    const auto done = file_.mount.read(parts);
+    if (!done)
+      error = done.error();
+    else if (*done < static_cast<std::uint64_t>(INT64_MAX))
+      result_.value = std::min(result_.value, static_cast<std::int64_t>(*done));
+  }
+  if (!error) return;
+  Process::current().say_once(error->message);
+  result_.code = error_class_of(*error);
+}
+
+// Between the file and the rank's memory.
+void Transfer::move_own(std::span<const Extent> extents) {
+  parts_.clear();
+  for (const Extent& extent : extents) mine_.find(extent, parts_);
+  if (!memory_.contiguous()) return move_own_through(parts_);
+  file_parts_.clear();
+  for (const Part& part : parts_)
+    file_parts_.push_back({part.offset, memory_.contiguous() + part.position, part.length});
+  do_io(file_parts_);
+}
+
+// The same through the buffer.
+void Transfer::move_own_through(std::span<const Part> parts) {
+  std::vector<Part> chunk;
+  std::uint64_t filled = 0;
+  const auto flush = [&] {
+    if (direction_ == Direction::kWrite) do_io(file_parts_);
+    if (direction_ == Direction::kRead) {
+      do_io(file_parts_);
+      for (std::size_t i = 0; result_.code == kFine && i < chunk.size(); ++i) {
+        const auto end = static_cast<std::uint64_t>(result_.value);
+        if (chunk[i].offset >= end) continue;
+        memory_.scatter(chunk[i].position, {file_parts_[i].memory, std::min(chunk[i].length, end - chunk[i].offset)});
+      }
+    }
+    chunk.clear();
+    file_parts_.clear();
+    filled = 0;
+  };
+  file_parts_.clear();
+  for (Part part : parts) {
+    while (part.length > 0) {
+      const std::uint64_t length = std::min(part.length, kOwnBuffer - filled);
+      std::byte* const at = buffer_.get() + filled;
+      if (direction_ == Direction::kWrite) memory_.gather(part.position, {at, length});
+      chunk.push_back({part.offset, part.position, length});
+      file_parts_.push_back({part.offset, at, length});
+      filled += length;
+      part = {part.offset + length, part.position + length, part.length - length};
+      if (filled == kOwnBuffer) flush();
+    }
+  }
+  flush();
+}
+
+PackedMemory Transfer::buffer_of(Requests requests) const {
+  std::vector<Extent> extents;
+  for (const IoRequest& request : requests)
+    for (const Extent& extent : plan_.of(request.extents)) extents.push_back(extent);
+  return PackedMemory(collective::compress(extents));
+}
+
+// Between the file and the buffer of the round.
+void Transfer::move(const IoRequest& request, const PackedMemory& buffer) {
+  parts_.clear();
+  for (const Extent& extent : plan_.of(request.extents)) buffer.find(extent, parts_);
+  file_parts_.clear();
+  for (const Part& part : parts_) file_parts_.push_back({part.offset, buffer_.get() + part.position, part.length});
+  do_io(file_parts_);
+}
+
+void Transfer::gather_own(const Exchange& exchange, std::byte* into) {
+  parts_.clear();
+  for (const Extent& extent : plan_.of(exchange.extents)) mine_.find(extent, parts_);
+  for (const Part& part : parts_) {
+    memory_.gather(part.position, {into, part.length});
+    into += part.length;
+  }
+}
+
+// Bytes from `end` of the file on are not changed.
+void Transfer::scatter_own(const Exchange& exchange, const std::byte* from, std::uint64_t end) {
+  for (const Extent& extent : plan_.of(exchange.extents)) {
+    parts_.clear();
+    mine_.find(extent, parts_);
+    for (const Part& part : parts_) {
+      if (part.offset >= end) continue;
+      memory_.scatter(part.position, {from + (part.offset - extent.offset), std::min(part.length, end - part.offset)});
+    }
+    from += extent.length;
+  }
+}
+
+// Assigns memory to all messages of a round and posts the receives. `header`: bytes in front of the data.
+void Transfer::post(Exchanges receives, Exchanges sends, std::byte* at, std::uint64_t header) {
+  received_.clear();
+  sent_.clear();
+  pending_.clear();
+  for (const Exchange& exchange : receives) {
+    const std::uint64_t size = size_of(exchange) + header;
+    received_.push_back(at);
+    at += size;
+    if (exchange.peer == static_cast<collective::Rank>(file_.rank)) continue;
+    pending_.emplace_back();
+    PMPI_Irecv(received_.back(), static_cast<int>(size), MPI_BYTE, static_cast<int>(exchange.peer), kDataTag,
+               file_.comm, &pending_.back());
+  }
+  for (const Exchange& exchange : sends) {
+    sent_.push_back(at);
+    at += size_of(exchange) + header;
+  }
+}
+
+void Transfer::finish_messages() {
+  if (!pending_.empty()) PMPI_Waitall(static_cast<int>(pending_.size()), pending_.data(), MPI_STATUSES_IGNORE);
+}
+
+void Transfer::write_round(const Round& round) {
+  const auto self = static_cast<collective::Rank>(file_.rank);
+  const PackedMemory buffer = buffer_of(round.requests);
+  {
+    const Timed timed(file_.activity.exchange);
+    post(round.receives, round.sends, messages_.get(), 0);
+    pending_.reserve(pending_.size() + round.sends.size());
+    const std::byte* own = nullptr;
+    for (std::size_t i = 0; i < round.sends.size(); ++i) {
+      const Exchange& exchange = round.sends[i];
+      gather_own(exchange, sent_[i]);
+      if (exchange.peer == self) {
+        own = sent_[i];
+        continue;
+      }
+      pending_.emplace_back();
+      PMPI_Isend(sent_[i], static_cast<int>(size_of(exchange)), MPI_BYTE, static_cast<int>(exchange.peer), kDataTag,
+                 file_.comm, &pending_.back());
+    }
+    finish_messages();
+    for (std::size_t i = 0; i < round.receives.size(); ++i) {
+      const std::byte* from = round.receives[i].peer == self ? own : received_[i];
+      for (const Extent& extent : plan_.of(round.receives[i].extents)) {
+        parts_.clear();
+        buffer.find(extent, parts_);
+        for (const Part& part : parts_)
+          std::memcpy(buffer_.get() + part.position, from + (part.offset - extent.offset), part.length);
+        from += extent.length;
+      }
+    }
+  }
+  wait_for_turn();
+  for (const IoRequest& request : round.requests) move(request, buffer);
+  pass_turn();
+}
+
+void Transfer::read_round(const Round& round) {
+  if (plan_.read_form == collective::ReadForm::kDirect) return read_directly(round);
+  const auto self = static_cast<collective::Rank>(file_.rank);
+  const PackedMemory buffer = buffer_of(round.requests);
+  post(round.receives, round.sends, messages_.get(), kEndBytes);
+  pending_.reserve(pending_.size() + round.sends.size());
+  wait_for_turn();
+  for (const IoRequest& request : round.requests) move(request, buffer);
+  pass_turn();
+  const Timed timed(file_.activity.exchange);
+  const auto end = static_cast<std::uint64_t>(result_.value);
+  const std::byte* own = nullptr;
+  for (std::size_t i = 0; i < round.sends.size(); ++i) {
+    const Exchange& exchange = round.sends[i];
+    std::byte* into = sent_[i];
+    std::memcpy(into, &end, kEndBytes);
+    into += kEndBytes;
+    parts_.clear();
+    for (const Extent& extent : plan_.of(exchange.extents)) buffer.find(extent, parts_);
+    for (const Part& part : parts_) {
+      std::memcpy(into, buffer_.get() + part.position, part.length);
+      into += part.length;
+    }
+    if (exchange.peer == self) {
+      own = sent_[i];
+      continue;
+    }
+    pending_.emplace_back();
+    PMPI_Isend(sent_[i], static_cast<int>(size_of(exchange) + kEndBytes), MPI_BYTE, static_cast<int>(exchange.peer),
+               kDataTag, file_.comm, &pending_.back());
+  }
+  finish_messages();
+  for (std::size_t i = 0; i < round.receives.size(); ++i) {
+    const std::byte* from = round.receives[i].peer == self ? own : received_[i];
+    std::uint64_t sender_end = 0;
+    std::memcpy(&sender_end, from, kEndBytes);
+    scatter_own(round.receives[i], from + kEndBytes, sender_end);
+  }
+}
+
+// Agents make the servers read; then every rank reads its own bytes from their caches.
+void Transfer::read_directly(const Round& round) {
+  wait_for_turn();
+  for (const IoRequest& request : round.requests) file_.mount.prefetch(plan_.of(request.extents));
+  pass_turn();
+  {
+    const Timed timed(file_.activity.exchange);
+    PMPI_Barrier(file_.comm);
+  }
+  for (const Exchange& exchange : round.receives) move_own(plan_.of(exchange.extents));
+  for (const IoRequest& request : round.direct) move_own(plan_.of(request.extents));
+}
+
+}  // namespace tutti::mpi

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries out one rank's part of a collective read or write.
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "collective/plan.h"
+#include "mpi/core/memory.h"
+#include "mpi/interpose/file.h"
+
+namespace tutti::mpi {
+
+// Executes a plan (collective/plan.h says how) on the file's own communicator. A rank whose I/O fails continues to send
+// and to receive, so that no rank waits forever; the ranks agree on the result at the end.
+//
+// Memory: one buffer for the requests of a round, and one for its messages.
+class Transfer {
+ public:
+  Transfer(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine, const Memory& memory,
+           Direction direction);
+
+  // Allocates the buffers and opens the file. Returns kFine or kFallBack. Call it before run(), on all ranks.
+  std::int64_t prepare();
+  // Collective. The value is the smallest offset that a rank found to be after the end of the file.
+  Agreement run();
+
+ private:
+  using Part = collective::PackedMemory::Part;
+  using Exchanges = std::span<const collective::Exchange>;
+  using Requests = std::span<const collective::IoRequest>;
+
+  // What a rank does in one round.
+  struct Round {
+    Requests requests{}, direct{};
+    Exchanges sends{}, receives{};
+  };
+
+  Round round_of(std::uint32_t number) const;
+  bool exchanges() const;
+  void write_round(const Round& round);
+  void read_round(const Round& round);
+  void read_directly(const Round& round);
+  void own_requests(const Round& round);
+
+  void move(const collective::IoRequest& request, const collective::PackedMemory& buffer);
+  void move_own(std::span<const collective::Extent> extents);
+  void move_own_through(std::span<const Part> parts);
+  void do_io(std::span<const FilePart> parts);
+  void wait_for_turn();
+  void pass_turn();
+
+  std::uint64_t size_of(const collective::Exchange& exchange) const;
+  std::uint64_t message_bytes(const Round& round) const;
+  void post(Exchanges receives, Exchanges sends, std::byte* at, std::uint64_t header);
+  void gather_own(const collective::Exchange& exchange, std::byte* into);
+  void scatter_own(const collective::Exchange& exchange, const std::byte* from, std::uint64_t end);
+  collective::PackedMemory buffer_of(Requests requests) const;
+  void finish_messages();
+
+  OpenFile& file_;
+  const collective::RankPlan& plan_;
+  const collective::PackedMemory mine_;  // file offsets to positions in `memory_`
+  const Memory& memory_;
+  const Direction direction_;
+  std::unique_ptr<std::byte[]> buffer_;      // of the requests of a round
+  std::unique_ptr<std::byte[]> messages_;    // received, then sent
+  std::vector<std::byte*> received_, sent_;  // by exchange of the round
+  std::vector<MPI_Request> pending_;
+  std::vector<Part> parts_;
+  std::vector<FilePart> file_parts_;
+  Agreement result_{};
+};
+
+}  // namespace tutti::mpi

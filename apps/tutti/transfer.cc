@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transfer.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/units.h"
+#include "transfer_ends.h"
+
+namespace tutti::cli {
+namespace {
+
+constexpr std::size_t kChunk = 4 << 20;       // several stripes at once keep all nodes busy
+constexpr std::size_t kLeastChunk = 1 << 20;  // a stripe of this size is a chunk of its own
+constexpr std::size_t kThreads = 8;           // that copy parts of one file
+constexpr std::size_t kSmallTransfers = 16;   // transfers at the same time
+constexpr std::size_t kGroup = 256;           // files that are synced together
+
+// One running transfer.
+class Copy {
+ public:
+  Copy(Client& client, const Transfer& what, StopSignals& signals, Activity& activity)
+      : client_(client), what_(what), signals_(signals), activity_(activity) {}
+
+  // The three steps of a transfer. After a failed one, the transfer is over and has left nothing.
+  Result<void> begin() {
+    if (auto done = prepare(); !done) return failure(done.error());
+    if (!destination_->direct()) {
+      signals_.protect();
+      signal(SIGPIPE, SIG_IGN);  // a closed standard error must not prevent the removal of the temporary file
+    }
+    if (auto done = destination_->create(source_->permissions()); !done) return failure(done.error());
+    if (auto done = copy(); !done) return failure(done.error());
+    source_.reset();
+    return {};
+  }
+  Result<void> stabilise() {
+    if (const int number = signals_.number(); number != 0) return failure(stopped(number).value());
+    if (!what_.sync) return {};
+    activity_.set("syncing " + destination_->path());
+    auto done = destination_->stabilise();
+    return done ? done : failure(done.error());
+  }
+  Result<void> commit() {
+    if (const int number = signals_.number(); number != 0) return failure(stopped(number).value());
+    activity_.set("completing " + destination_->path());
+    auto done = destination_->commit(what_.sync);
+    return done ? done : failure(done.error());
+  }
+  // After commit(): as in Destination.
+  std::optional<std::string> directory() const { return what_.sync ? destination_->directory() : std::nullopt; }
+  const std::string& path() const { return destination_->path(); }
+
+ private:
+  // Makes all checks that are possible before a file is created.
+  Result<void> prepare() {
+    const FileLocation &from = what_.from, &to = what_.to;
+    activity_.set("opening " + from.path);
+    auto source = from.where == FileLocation::Where::kCluster ? open_cluster_source(client_, from.path)
+                                                              : open_local_source(from.path, signals_);
+    if (!source) return Failure(source.error());
+    source_ = std::move(*source);
+    const FileStatus& before = source_->opened();
+    if (S_ISREG(before.mode)) size_ = before.size;
+    DestinationName name{to.path, base_name(from.path), what_.known_directory};
+    destination_ = to.where == FileLocation::Where::kCluster ? cluster_destination(client_, std::move(name))
+                                                             : local_destination(std::move(name));
+    const auto existing = destination_->look();
+    if (!existing) return Failure(existing.error());
+    if (what_.only_into && !destination_->in_directory())
+      return fail(ErrorCode::kInvalid, to.path + " is not a directory, and there are several files to copy");
+    replaces_ = existing->has_value();
+    if (!replaces_) return {};
+    const auto after = source_->status();
+    if (!after) return Failure(after.error());
+    if (!same_file(before, **existing, *after)) return {};
+    return fail(ErrorCode::kIo, fmt::format("both are the same file (inode {})", before.inode));
+  }
+
+  Result<void> copy() {
+    const bool parallel = size_ && *size_ > chunk() && what_.from.path != "-" && !destination_->direct();
+    if (auto done = parallel ? copy_parallel() : copy_in_order(); !done) return done;
+    if (const int number = signals_.number(); number != 0) return stopped(number);
+    return source_->check_end(end_);
+  }
+
+  // Source and destination are in the cluster: its nodes copy.
+  bool on_nodes() { return destination_->in_cluster() && source_->cluster_file() != nullptr; }
+  // One stripe, if it is large: it is one request, whose reply is received by the thread that waits for it.
+  std::size_t chunk() {
+    const std::uint64_t stripe = client_.cluster().stripe_size.count();
+    return stripe >= kLeastChunk && stripe <= kChunk && !on_nodes() ? stripe : kChunk;
+  }
+  // Memory for one part, for a thread. Not initialised: that would cost more than a small file.
+  class Memory {
+   public:
+    std::span<std::byte> of(std::size_t size) {
+      if (!data_) data_ = std::make_unique_for_overwrite<std::byte[]>(size_ = size);
+      return {data_.get(), size_};
+    }
+
+   private:
+    std::unique_ptr<std::byte[]> data_;
+    std::size_t size_ = 0;
+  };
+
+  // Copies one part of `length` bytes. Returns its length; less at the end of the source.
+  Result<std::size_t> copy_part(std::uint64_t offset, std::size_t length, Memory& memory) {
+    if (const int number = signals_.number(); number != 0) return stopped(number);
+    if (on_nodes()) {
+      activity_.set(fmt::format("copying {} to {}", what_.from.path, destination_->path()));
+      return destination_->copy(*source_->cluster_file(), offset, length);
+    }
+    if (destination_->in_cluster() && length >= kLeastChunk)
+      if (const MappedPart part = source_->map(offset, length); !part.memory().empty()) {
+        activity_.set("writing " + destination_->path());
+        const auto done = destination_->write(offset, part.memory());
+        if (done) return length;
+        if (done.error().system != EFAULT) return Failure(done.error());
+      }
+    activity_.set("reading " + (what_.from.path == "-" ? "standard input" : what_.from.path));
+    const std::span<std::byte> part = memory.of(length);
+    const auto got = source_->read(offset, part);
+    if (!got) return signals_.number() != 0 ? stopped(signals_.number()) : Failure(got.error());
+    activity_.set("writing " + (what_.to.path == "-" ? "standard output" : destination_->path()));
+    if (auto done = destination_->write(offset, part.first(*got)); !done) return Failure(done.error());
+    return got;
+  }
+
+  Result<void> copy_in_order() {
+    Memory memory;
+    // One byte more than the file has, to see its end.
+    const std::size_t length = size_ && what_.from.path != "-" ? std::min<std::uint64_t>(kChunk, *size_ + 1) : kChunk;
+    for (std::size_t got = length; got == length; end_ += got) {
+      const auto part = copy_part(end_, length, memory);
+      if (!part) return Failure(part.error());
+      got = *part;
+    }
+    return {};
+  }
+
+  Result<void> copy_parallel() {
+    Mutex mutex;
+    Result<void> result;
+    std::uint64_t next = 0, end = UINT64_MAX, furthest = 0;  // guarded by the mutex
+    const auto work = [&] {
+      Memory memory;
+      for (;;) {
+        Lock lock(mutex);
+        if (!result || next >= end) return;
+        const std::uint64_t offset = std::exchange(next, next + chunk());
+        lock.unlock();
+        const auto got = copy_part(offset, chunk(), memory);
+        lock.lock();
+        if (!got && result) result = Failure(got.error());
+        if (!got) return;
+        if (*got > 0) furthest = std::max(furthest, offset + *got);
+        if (*got < chunk()) end = std::min(end, offset + *got);
+      }
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t i = 1; i < kThreads; ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& thread : threads) thread.join();
+    end_ = end;
+    if (result && furthest > end) return fail(ErrorCode::kIo, what_.from.path + " changed its size while it was read");
+    return result;
+  }
+
+  static Failure stopped(int number) {
+    return fail(ErrorCode::kStopped, fmt::format("stopped by signal {} ({})", number, strsignal(number)));
+  }
+
+  // The error for the user: command, path, reason, and how much was written.
+  Failure failure(const Error& why) {
+    std::string what = what_.command + " " + what_.from.path;
+    if (what_.to.path != "-") what += " to " + what_.to.path;
+    // After a file was created the error is not a usage error.
+    const bool created = destination_ && !destination_->temporary().empty();
+    const ErrorCode code = created && why.code == ErrorCode::kInvalid ? ErrorCode::kIo : why.code;
+    return fail(code, fmt::format("{}: {}. {}", what, why.message, remains()), why.system);
+  }
+
+  std::string remains() {
+    if (!destination_) return "Nothing was written.";
+    const Bytes count(destination_->written());
+    const std::string written = size_ ? fmt::format("{} of {}", format(count), format(Bytes(*size_))) : format(count);
+    const std::string temporary = destination_->temporary();
+    if (temporary.empty() && count == Bytes(0)) return "Nothing was written.";
+    if (temporary.empty()) return written + " were written.";
+    if (const auto removed = destination_->remove_temporary(); !removed)
+      return fmt::format("{} were written to {}, which could not be removed: {}.", written, temporary,
+                         removed.error().message);
+    return fmt::format("{} were written to {}, which was removed. {} was not {}.", written, temporary,
+                       destination_->path(), replaces_ ? "changed" : "created");
+  }
+
+  Client& client_;
+  const Transfer& what_;
+  StopSignals& signals_;
+  std::unique_ptr<Source> source_;
+  std::unique_ptr<Destination> destination_;
+  std::optional<std::uint64_t> size_;  // of the source, if it is known
+  Activity& activity_;
+  std::uint64_t end_ = 0;  // bytes copied, when copy() has succeeded
+  bool replaces_ = false;
+};
+
+}  // namespace
+
+bool same_file(const FileStatus& before, const FileStatus& other, const FileStatus& after) {
+  const auto between = [](auto first, auto value, auto last) {
+    return std::min(first, last) <= value && value <= std::max(first, last);
+  };
+  return before.inode == other.inode && before.uid == other.uid && before.gid == other.gid &&
+         (before.mode == other.mode || after.mode == other.mode) && between(before.links, other.links, after.links) &&
+         between(before.size, other.size, after.size) && between(before.modified, other.modified, after.modified) &&
+         between(before.changed, other.changed, after.changed);
+}
+
+std::string base_name(const std::string& path) {
+  const std::size_t last = path.find_last_not_of('/');
+  if (last == std::string::npos) return "";
+  const std::size_t slash = path.find_last_of('/', last);
+  const std::size_t first = slash == std::string::npos ? 0 : slash + 1;
+  return path.substr(first, last + 1 - first);
+}
+
+std::string temporary_name(const std::string& name) {
+  constexpr std::size_t kLongest = 255;
+  const std::string suffix = fmt::format(".tutti-tmp.{}-{:08x}", getpid(), std::random_device{}());
+  std::string stem = name.substr(0, kLongest - suffix.size());
+  if (stem.size() < name.size()) {  // not in the middle of a UTF-8 character
+    const auto continues = [&](std::size_t at) { return (static_cast<unsigned char>(name[at]) & 0xc0) == 0x80; };
+    while (!stem.empty() && continues(stem.size())) stem.pop_back();
+  }
+  return stem + suffix;
+}
+
+bool cannot_store_modes(int error) {
+  return error == EPERM || error == EOPNOTSUPP;
+}
+
+void warn_about_mode(const std::string& path, std::uint32_t permissions) {
+  const std::string text = fmt::format(
+      "tutti: {}: the file system cannot store the mode {:04o} of the source. The file is copied without it.\n", path,
+      permissions);
+  std::fputs(text.c_str(), stderr);  // not fmt::print, which throws if standard error is closed
+}
+
+namespace {
+
+Result<void> sync_directory(Client& client, const std::string& path, const std::string& directory) {
+  const auto synced = client.sync_directory(directory);
+  if (synced) return {};
+  return fail(synced.error().code,
+              fmt::format("{} is complete, but its name may be lost if the server loses power: {}", path,
+                          synced.error().message),
+              synced.error().system);
+}
+
+}  // namespace
+
+Result<void> transfer(Client& client, const Transfer& what, StopSignals& signals, Activity& activity) {
+  signal(SIGXFSZ, SIG_IGN);  // a file larger than RLIMIT_FSIZE is an error like a full disk (EFBIG)
+  Copy copy(client, what, signals, activity);
+  if (auto done = copy.begin(); !done) return done;
+  if (auto done = copy.stabilise(); !done) return done;
+  if (auto done = copy.commit(); !done) return done;
+  const auto directory = copy.directory();
+  return directory ? sync_directory(client, copy.path(), *directory) : Result<void>{};
+}
+
+// Step by step for many files at a time, because the first sync of some files makes those of the others cheap: a
+// journal brings all of them to stable storage.
+void transfer_all(Client& client, std::span<const Transfer> transfers, StopSignals& signals, Activity& activity,
+                  const std::function<void(const Error&)>& failed) {
+  signal(SIGXFSZ, SIG_IGN);
+  std::map<std::string, std::string> directories;  // with one file in each
+  while (!transfers.empty() && signals.number() == 0) {
+    const auto group = transfers.first(std::min(kGroup, transfers.size()));
+    transfers = transfers.subspan(group.size());
+    std::vector<std::unique_ptr<Copy>> copies(group.size());  // those that have not failed
+    // Also after a signal: each transfer that has begun removes its temporary file.
+    const auto step = [&](std::size_t number, std::size_t i) {
+      if (number == 0 && signals.number() == 0) copies[i] = std::make_unique<Copy>(client, group[i], signals, activity);
+      if (!copies[i]) return;
+      const auto done = number == 0 ? copies[i]->begin() : number == 1 ? copies[i]->stabilise() : copies[i]->commit();
+      if (done) return;
+      copies[i].reset();
+      failed(done.error());
+    };
+    const std::size_t crew = std::min(kSmallTransfers, group.size());
+    std::barrier together(static_cast<std::ptrdiff_t>(crew));
+    std::array<std::atomic<std::size_t>, 3> next{};
+    const auto work = [&] {
+      for (std::size_t number = 0; number < next.size(); ++number) {
+        for (std::size_t i; (i = next[number]++) < group.size();) step(number, i);
+        together.arrive_and_wait();
+      }
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t i = 1; i < crew; ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& copy : copies)
+      if (copy && copy->directory()) directories.emplace(*copy->directory(), copy->path());
+  }
+  for (const auto& [directory, path] : directories)
+    if (auto synced = sync_directory(client, path, directory); !synced) failed(synced.error());
+}
+
+}  // namespace tutti::cli

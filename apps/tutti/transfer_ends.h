@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ends of a transfer (transfer.h), each local or in the cluster. Not thread-safe except where stated.
+#pragma once
+
+#include <tutti/client.h>
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "stop_signals.h"
+
+namespace tutti::cli {
+
+// A part of a file that is mapped into memory, for system calls. This process itself must not touch it: it would be
+// ended by a signal if another one made the file shorter. A system call gives EFAULT then. Move-only.
+class MappedPart {
+ public:
+  MappedPart() = default;
+  explicit MappedPart(std::span<const std::byte> memory) : memory_(memory) {}
+  MappedPart(MappedPart&& other) noexcept : memory_(std::exchange(other.memory_, {})) {}
+  MappedPart& operator=(MappedPart&&) = delete;
+  ~MappedPart();
+  std::span<const std::byte> memory() const { return memory_; }
+
+ private:
+  std::span<const std::byte> memory_{};
+};
+
+// An open file that is read from its beginning to its end.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  // The status of the file after it was opened, and the current one.
+  virtual const FileStatus& opened() const = 0;
+  virtual Result<FileStatus> status() = 0;
+  // The permission bits for a copy. Nothing: the source has no meaningful permissions (standard input).
+  virtual std::optional<std::uint32_t> permissions() const = 0;
+  // Fills `into` from `offset` unless the file ends earlier. kStopped: a signal arrived. If the size of the file is not
+  // known, parts must be read in order, one at a time; else several threads may read.
+  virtual Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> into) = 0;
+  // Instead of read(): all bytes of this part, without a copy. Empty: not possible; read() finds out why.
+  virtual MappedPart map(std::uint64_t /*offset*/, std::size_t /*length*/) { return {}; }
+  // The file, if it is in the cluster; else nullptr.
+  virtual File* cluster_file() { return nullptr; }
+  // Call at the end. An error if the file became shorter while it was read, so that the copy may be neither the old nor
+  // the new content.
+  virtual Result<void> check_end(std::uint64_t bytes_read) = 0;
+};
+
+// A file that is to be written. Call look(), create(), write() or copy() repeatedly, stabilise() if the data must
+// survive a power failure, then commit().
+class Destination {
+ public:
+  virtual ~Destination() = default;
+
+  // The status of the existing file with this name, if any; symbolic links are followed. Changes nothing. An error if
+  // the existing file cannot be replaced or written to.
+  virtual Result<std::optional<FileStatus>> look() = 0;
+  // The path of the destination. After look(): inside the directory that was given, links followed.
+  virtual const std::string& path() const = 0;
+  // After look(): the path that was given is a directory, and path() a file in it.
+  virtual bool in_directory() const = 0;
+  // After look(): the data is written straight to an existing FIFO, device or descriptor, without a temporary file.
+  virtual bool direct() const = 0;
+
+  // Creates the temporary file, or opens the destination if direct().
+  virtual Result<void> create(std::optional<std::uint32_t> permissions) = 0;
+  // If direct(), parts must be written in order, one at a time; else several threads may write.
+  virtual Result<void> write(std::uint64_t offset, std::span<const std::byte> from) = 0;
+  // As write(), from an open file of the same cluster: its nodes copy. Returns the bytes copied, as Source::read().
+  // Only if the destination is in a cluster, too.
+  virtual Result<std::size_t> copy(File& /*source*/, std::uint64_t /*offset*/, std::size_t /*length*/) {
+    return fail(ErrorCode::kInvalid, "not in a cluster");
+  }
+  virtual bool in_cluster() const { return false; }
+  // Bytes that are known to be written.
+  virtual std::uint64_t written() const = 0;
+  // Brings the data to stable storage.
+  virtual Result<void> stabilise() = 0;
+  // Sets the permissions and renames the temporary file to its final name; `stable`: durably.
+  virtual Result<void> commit(bool stable) = 0;
+  // After commit(): the directory whose names must be made stable by sync_directory(). Empty: none.
+  virtual std::optional<std::string> directory() const { return std::nullopt; }
+
+  // The temporary file; empty: there is none, because create() was not called, the data is written directly, or the
+  // file has its final name.
+  virtual const std::string& temporary() const = 0;
+  virtual Result<void> remove_temporary() = 0;
+};
+
+// "-": standard input. An error if it is a directory.
+Result<std::unique_ptr<Source>> open_local_source(const std::string& path, const StopSignals& signals);
+Result<std::unique_ptr<Source>> open_cluster_source(Client& client, const std::string& path);
+
+// `name`: of the new file if the path is a directory.
+// `known_directory`: the path is a directory, so look() need not ask.
+struct DestinationName {
+  std::string path, name;
+  bool known_directory = false;
+};
+std::unique_ptr<Destination> local_destination(DestinationName name);
+std::unique_ptr<Destination> cluster_destination(Client& client, DestinationName name);
+
+// True if `other`, a status taken between `before` and `after`, is of the same file as these two.
+//
+// Device numbers are not compared: they differ between machines for one file of a shared file system, and a node does
+// not send them. Inode numbers of two file systems can be equal by chance, so everything else has to be equal, too,
+// above all the time of the last change, which no program can choose. If the file is being written, the values of
+// `other` are between those of `before` and `after`. A wrong `false` loses no data: the file is replaced by a copy of
+// itself.
+bool same_file(const FileStatus& before, const FileStatus& other, const FileStatus& after);
+
+// A name in the same directory that no other transfer uses, at most 255 bytes long.
+std::string temporary_name(const std::string& name);
+// True if `error` of chmod means that the file system cannot store modes (FAT, some network file systems).
+bool cannot_store_modes(int error);
+void warn_about_mode(const std::string& path, std::uint32_t permissions);
+
+}  // namespace tutti::cli

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rank requests a byte of the file, and when: the file domains of two-phase I/O, the agents of resonant I/O.
+// Internal.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collective/plan.h"
+
+namespace tutti::collective {
+
+// What was decided for all ranks.
+struct Choice {
+  PlanKind kind = PlanKind::kIndependent;  // never kPaper, kAuto
+  ReadForm read_form = ReadForm::kExchange;
+};
+
+struct PlanContext {
+  Direction direction;
+  Choice choice;
+  const Options& options;
+};
+
+// The lists of all ranks, ascending and without overlap within a rank. No run is empty.
+struct PreparedLists {
+  struct Range {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;  // 0: the rank has no data
+    std::uint64_t bytes = 0;
+    std::uint64_t extents = 0;
+  };
+  std::vector<std::span<const Run>> lists;  // by rank
+  std::vector<Range> ranges;                // by rank
+  std::vector<AccessList> copies;           // of lists that were not ascending; `lists` refers to them
+  std::uint64_t begin = 0;                  // of all data
+  std::uint64_t end = 0;                    // 0: no rank has data
+
+  std::size_t ranks() const { return lists.size(); }
+  bool empty() const { return end == 0; }
+};
+
+// The result refers to `lists`. kInvalid: a list is wrong, or overlaps itself in a write.
+Result<PreparedLists> prepare(std::span<const AccessList> lists, Direction direction);
+
+// x / divisor. Most divisors are powers of two; a shift is several times as fast as a division.
+class Divider {
+ public:
+  explicit Divider(std::uint64_t divisor = 1)
+      : divisor_(divisor), shift_(std::has_single_bit(divisor) ? std::countr_zero(divisor) : -1) {}
+  std::uint64_t quotient(std::uint64_t value) const { return shift_ >= 0 ? value >> shift_ : value / divisor_; }
+  std::uint64_t remainder(std::uint64_t value) const { return value - quotient(value) * divisor_; }
+  std::uint64_t divisor() const { return divisor_; }
+
+ private:
+  std::uint64_t divisor_;
+  int shift_;
+};
+
+// Stripes of a layout, by target number: an index into targets(), which has each target once.
+class Stripes {
+ public:
+  explicit Stripes(const Layout& layout);
+
+  struct Stripe {
+    std::uint32_t target = 0;  // target number
+    std::uint64_t end = 0;     // of the stripe, in the file
+  };
+  Stripe at(std::uint64_t offset) const;
+  const std::vector<TargetId>& targets() const { return targets_; }
+  bool regular() const { return periodic_; }  // every row has a stripe on each target
+  std::uint64_t row() const { return row_; }  // bytes of one stripe on every column; at most 2^62
+
+  // Calls visit(target number, run) for the list, cut at the ends of stripes. All extents of such a run are on one
+  // target. A regular list costs time in proportion to its runs, not to its extents. The runs are in any order.
+  template <typename Visit>
+  void each_target_run(std::span<const Run> list, Visit&& visit) const;
+
+ private:
+  Divider size_, count_, rows_;  // stripe size; columns; stripes of an object, 0 becomes 1
+  bool objects_end_;             // objects have a limited size
+  bool periodic_;                // stripes that are a row apart are on the same target
+  std::uint64_t row_;
+  std::vector<std::uint32_t> number_;  // object number modulo its size -> target number
+  std::vector<TargetId> targets_;
+};
+
+// A part of the file that one rank requests in one window. Windows are numbered; only those with data become rounds.
+struct Share {
+  Rank owner = 0;
+  std::uint64_t window = 0;
+  std::uint64_t end = 0;  // in the file
+};
+
+// Even contiguous domains over [begin, end), as ROMIO's ADIOI_Calc_file_domains.
+class FileDomains {
+ public:
+  FileDomains(const PreparedLists& lists, const Options& options);
+  Share at(std::uint64_t offset) const;
+  std::uint64_t windows() const { return windows_; }
+  // Calls visit(extent, window) for the parts of the list that `rank` requests, in any order.
+  template <typename Visit>
+  void each_owned(std::span<const Run> list, Rank rank, Visit&& visit) const;
+  std::optional<TargetId> target_of(Rank) const { return {}; }
+  Turn turn_of(Rank, Duration) const { return {}; }
+
+ private:
+  std::uint64_t begin_;
+  Divider size_;
+  Divider buffer_;
+  std::uint64_t windows_ = 0;
+};
+
+// The agents of targets. A target has `agents` agents; each requests one part of every window, by ascending offset.
+class TargetAgents {
+ public:
+  // Reads all lists once.
+  TargetAgents(const PreparedLists& lists, const Layout& layout, const Options& options);
+  Share at(std::uint64_t offset) const;
+  std::uint64_t windows() const { return windows_; }
+  // Calls visit(extent, window) for the parts of the list that `rank` requests, in any order.
+  template <typename Visit>
+  void each_owned(std::span<const Run> list, Rank rank, Visit&& visit) const;
+  // The target of an agent with a single target.
+  std::optional<TargetId> target_of(Rank rank) const;
+  // In each round the agents of a target request one after the other.
+  Turn turn_of(Rank rank, Duration delay) const;
+
+ private:
+  std::size_t slot(std::uint64_t part, std::uint32_t target) const { return part * stripes_.targets().size() + target; }
+  // Calls visit(slot, window, run) for a run on one target, cut at the ends of parts.
+  template <typename Visit>
+  void each_slot_run(std::uint32_t target, const Run& run, Visit&& visit) const;
+  void set_windows(const PreparedLists& lists, const Layout& layout, const Options& options);
+  void choose_agents(const PreparedLists& lists);
+
+  Stripes stripes_;
+  std::uint32_t agents_ = 1;  // per target
+  std::uint64_t begin_ = 0;   // of window 0
+  Divider window_, part_;     // sizes in the file
+  std::vector<Rank> owner_;   // by slot: part * targets + target
+  std::vector<bool> used_;    // by slot: it has data
+  std::uint64_t windows_ = 0;
+};
+
+// Number of agents of each target.
+std::uint32_t agents_per_target(const Options& options, std::size_t ranks, std::size_t targets);
+
+// Calls visit(extent) for each extent of the list.
+template <typename Visit>
+void each_extent(std::span<const Run> list, Visit&& visit) {
+  for (const Run& run : list)
+    for (std::uint64_t i = 0; i < run.count; ++i) visit(run.at(i));
+}
+
+// Calls visit(extent, share) for the extents of the list, cut where the share changes.
+template <typename Division, typename Visit>
+void each_share(std::span<const Run> list, const Division& division, Visit&& visit) {
+  each_extent(list, [&](const Extent& extent) {
+    for (std::uint64_t from = extent.offset; from < extent.end();) {
+      const auto share = division.at(from);
+      const std::uint64_t to = std::min(extent.end(), share.end);
+      visit(Extent{from, to - from}, share);
+      from = to;
+    }
+  });
+}
+
+template <typename Visit>
+void Stripes::each_target_run(std::span<const Run> list, Visit&& visit) const {
+  for (const Run& run : list) {
+    // Every `classes`-th extent of the run is at the same position of a row.
+    std::uint64_t classes = run.count;
+    if (run.count > 1 && periodic_) classes = std::min(run.count, row_ / std::gcd(run.stride, row_));
+    for (std::uint64_t i = 0; i < classes; ++i) {
+      const Extent first = run.at(i);
+      const std::uint64_t count = (run.count - i + classes - 1) / classes;
+      for (std::uint64_t from = first.offset; from < first.end();) {
+        const Stripe stripe = at(from);
+        const std::uint64_t to = std::min(first.end(), stripe.end);
+        visit(stripe.target, Run{from, to - from, run.stride * classes, count});
+        from = to;
+      }
+    }
+  }
+}
+
+template <typename Visit>
+void FileDomains::each_owned(std::span<const Run> list, Rank rank, Visit&& visit) const {
+  const std::uint64_t begin = begin_ + rank * size_.divisor();
+  const std::uint64_t end = begin + size_.divisor();
+  const auto ends_before = [](const Run& run, std::uint64_t offset) { return run.at(run.count - 1).end() <= offset; };
+  for (auto next = std::lower_bound(list.begin(), list.end(), begin, ends_before); next != list.end(); ++next) {
+    const Run& run = *next;
+    if (run.offset >= end) break;
+    const std::uint64_t stride = run.count == 1 ? 1 : run.stride;
+    std::uint64_t i = run.at(0).end() > begin ? 0 : std::min(run.count - 1, (begin - run.offset) / stride);
+    for (; i < run.count && run.at(i).offset < end; ++i) {
+      const Extent extent = run.at(i);
+      for (std::uint64_t from = std::max(extent.offset, begin); from < std::min(extent.end(), end);) {
+        const Share share = at(from);
+        const std::uint64_t to = std::min(extent.end(), share.end);
+        visit(Extent{from, to - from}, share.window);
+        from = to;
+      }
+    }
+  }
+}
+
+template <typename Visit>
+void TargetAgents::each_slot_run(std::uint32_t target, const Run& run, Visit&& visit) const {
+  for (std::uint64_t i = 0; i < run.count;) {
+    const std::uint64_t offset = run.at(i).offset;
+    const std::uint64_t window = window_.quotient(offset - begin_);
+    const std::uint64_t start = begin_ + window * window_.divisor();
+    const std::uint64_t part = part_.quotient(offset - start);
+    const std::uint64_t room = start + (part + 1) * part_.divisor() - offset;
+    const std::uint64_t count = run.count - i == 1 ? 1 : std::min(run.count - i, (room + run.stride - 1) / run.stride);
+    visit(slot(part, target), window, Run{offset, run.length, run.stride, count});
+    i += count;
+  }
+}
+
+template <typename Visit>
+void TargetAgents::each_owned(std::span<const Run> list, Rank rank, Visit&& visit) const {
+  if (stripes_.targets().size() == 1)  // extents are not cut at stripes, and may cross the end of a part
+    return each_share(list, *this, [&](const Extent& extent, const Share& share) {
+      if (share.owner == rank) visit(extent, share.window);
+    });
+  const auto owned = [&](std::uint32_t target) {
+    for (std::size_t i = target; i < owner_.size(); i += stripes_.targets().size())
+      if (owner_[i] == rank) return true;
+    return false;
+  };
+  std::vector<bool> any(stripes_.targets().size());
+  for (std::uint32_t target = 0; target < any.size(); ++target) any[target] = owned(target);
+  stripes_.each_target_run(list, [&](std::uint32_t target, const Run& run) {
+    if (!any[target]) return;
+    each_slot_run(target, run, [&](std::size_t number, std::uint64_t window, const Run& part) {
+      if (owner_[number] != rank) return;
+      for (std::uint64_t i = 0; i < part.count; ++i) visit(part.at(i), window);
+    });
+  });
+}
+
+}  // namespace tutti::collective

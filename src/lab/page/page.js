@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+const data = JSON.parse(document.getElementById("data").textContent);
+const kManyRows = 24;
+
+const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+const anchor = (name) => "experiment-" + name.replace(/[^A-Za-z0-9]+/g, "-");
+const goalText = (claim) =>
+  claim.goal === null
+    ? "\u2013"
+    : (claim.goal_is === "at most" ? "\u2264\u202f" : "\u2265\u202f") + number(claim.goal);
+const withUnit = (value, unit) =>
+  number(value) +
+  (value === null || !unit ? "" : unit === "x" ? "\u00d7" : (unit === "%" ? "\u202f" : "\u00a0") + unit);
+const mark = (claim) =>
+  claim.goal === null
+    ? element("span", {class: "soft"}, "no goal")
+    : claim.holds
+      ? element("span", {class: "holds"}, "\u2713", element("span", {class: "word"}, " holds"))
+      : element("span", {class: "fails-mark"}, "\u2717", element("span", {class: "word"}, " does not hold"));
+
+// ---- claims
+
+function claimRow(claim) {
+  return element(
+    "tr",
+    {class: claim.holds ? "claim" : "claim fails"},
+    element("td", {class: "what"}, claim.what, element("code", {}, claim.id)),
+    element("td", {class: "figure"}, number(claim.paper)),
+    element("td", {class: "figure"}, goalText(claim)),
+    element("td", {class: "figure ours"}, withUnit(claim.ours, claim.unit)),
+    element("td", {class: "figure"}, number(claim.bound)),
+    element("td", {}, mark(claim)),
+  );
+}
+
+function summary() {
+  const all = data.results.flatMap((result) => result.claims.map((claim) => ({claim, result})));
+  if (!all.length) return null;
+  const failing = all.filter(({claim}) => !claim.holds);
+  const head = element(
+    "thead",
+    {},
+    element(
+      "tr",
+      {},
+      element("th", {scope: "col"}, "Claim"),
+      ...["Paper", "Goal", "Ours", "Bound"].map((name) => element("th", {class: "figure", scope: "col"}, name)),
+      element("th", {scope: "col"}, "Result"),
+    ),
+  );
+  const bodies = data.results
+    .filter((result) => result.claims.length)
+    .map((result) =>
+      element(
+        "tbody",
+        {},
+        element(
+          "tr",
+          {class: "group"},
+          element(
+            "td",
+            {colspan: "6"},
+            element("a", {href: "#" + anchor(result.name)}, result.name),
+            result.figure ? element("span", {class: "soft"}, ` \u2014 ${result.figure}`) : null,
+          ),
+        ),
+        ...result.claims.map(claimRow),
+      ),
+    );
+  const verdict = element(
+    "p",
+    {class: "verdict"},
+    element("b", {}, `${all.length - failing.length} of ${plural(all.length, "claim")}`),
+    failing.length ? " hold." : all.length === 1 ? " holds." : " hold, all of them.",
+  );
+  const alarm = failing.length
+    ? element(
+        "div",
+        {class: "failing", role: "note"},
+        element("p", {}, failing.length === 1 ? "One claim does not hold" : `${failing.length} claims do not hold`),
+        element(
+          "ul",
+          {},
+          ...failing.map(({claim, result}) =>
+            element(
+              "li",
+              {},
+              element("a", {href: "#" + anchor(result.name)}, claim.id),
+              `: ${claim.what}: ${withUnit(claim.ours, claim.unit)}, goal ${goalText(claim)}`,
+            ),
+          ),
+        ),
+      )
+    : null;
+  return element(
+    "section",
+    {id: "summary"},
+    element("h2", {}, "Claims"),
+    verdict,
+    alarm,
+    element(
+      "p",
+      {class: "soft small"},
+      "Paper is the published figure, goal is ours to reach, bound is what nothing can beat. " +
+        "Ours was computed or measured in this run.",
+    ),
+    element("div", {class: "wide"}, element("table", {class: "claims"}, head, ...bodies)),
+  );
+}
+
+function scales(result) {
+  const shown = result.claims.filter((claim) => [claim.paper, claim.goal, claim.bound].some(Number.isFinite));
+  if (!shown.length) return null;
+  const key = (...shapes) => shape("svg", {class: "key", viewBox: "0 0 24 12", "aria-hidden": "true"}, ...shapes);
+  const legend = element(
+    "div",
+    {class: "legend"},
+    element("span", {}, key(shape("rect", {class: "ours-bar", x: 1, y: 3, width: 22, height: 6})), "ours"),
+    element("span", {}, key(shape("path", {class: "paper-mark", d: "M12 1L17 6L12 11L7 6Z"})), "paper"),
+    element(
+      "span",
+      {},
+      key(
+        shape("rect", {class: "goal-zone", x: 1, y: 0, width: 22, height: 12}),
+        shape("line", {class: "goal-edge", x1: 1, x2: 1, y1: 0, y2: 12}),
+      ),
+      "where the goal is met",
+    ),
+    element("span", {}, key(shape("line", {class: "bound-mark", x1: 12, x2: 12, y1: 0, y2: 12})), "bound"),
+  );
+  const rows = shown.flatMap((claim) => [
+    element("div", {class: "name"}, claim.what, element("code", {}, claim.id)),
+    drawScale(claim),
+    element(
+      "div",
+      {class: "value"},
+      element("b", {}, withUnit(claim.ours, claim.unit)),
+      Number.isFinite(claim.paper) ? element("span", {class: "soft"}, ` paper ${number(claim.paper)}`) : null,
+      claim.holds ? null : element("span", {class: "fails-mark"}, " \u2717"),
+    ),
+  ]);
+  return element(
+    "figure",
+    {},
+    element("h3", {}, "Ours beside the " + (shown.some((claim) => Number.isFinite(claim.paper)) ? "paper" : "goal")),
+    legend,
+    element("div", {class: "scales"}, ...rows),
+  );
+}
+
+// ---- tables
+
+function rowsTable(result) {
+  if (!result.rows.length) return null;
+  const numeric = result.columns.map((column) => result.rows.some((row) => typeof row[column] === "number"));
+  const formats = result.columns.map((column) => columnFormat(result.rows.map((row) => row[column])));
+  const head = element(
+    "thead",
+    {},
+    element(
+      "tr",
+      {},
+      ...result.columns.map((column, i) =>
+        element("th", {class: numeric[i] ? "figure" : null, scope: "col"}, column),
+      ),
+    ),
+  );
+  const body = element(
+    "tbody",
+    {},
+    ...result.rows.map((row, place) =>
+      element(
+        "tr",
+        {class: place >= kManyRows ? "hidden-row" : null},
+        ...result.columns.map((column, i) =>
+          element("td", {class: numeric[i] ? "figure" : null}, formats[i](row[column])),
+        ),
+      ),
+    ),
+  );
+  const parts = [
+    element("h3", {}, "Table"),
+    element("div", {class: "wide"}, element("table", {class: "rows"}, head, body)),
+  ];
+  if (result.rows.length > kManyRows) {
+    const more = element("button", {type: "button"}, `Show all ${result.rows.length} rows`);
+    more.addEventListener("click", () => {
+      for (const row of body.querySelectorAll(".hidden-row")) row.classList.remove("hidden-row");
+      more.remove();
+    });
+    parts.push(more);
+  }
+  return element("div", {}, ...parts);
+}
+
+// ---- the page
+
+function facts(result) {
+  const pairs = [
+    ["Paper", [result.paper, result.figure].filter(Boolean).join(", ")],
+    ["Device", result.device],
+    [
+      "Run",
+      (result.mode === "live" ? "on real nodes" : "simulated") +
+        `, took ${result.seconds < 0.1 ? "less than 0.1" : number(result.seconds, 2)} s`,
+    ],
+  ];
+  return element(
+    "dl",
+    {class: "facts"},
+    ...pairs.filter((pair) => pair[1]).flatMap(([term, text]) => [element("dt", {}, term), element("dd", {}, text)]),
+  );
+}
+
+function experiment(result) {
+  const failing = result.claims.filter((claim) => !claim.holds).length;
+  return element(
+    "section",
+    {id: anchor(result.name), class: "experiment"},
+    element("h2", {}, result.name),
+    result.what ? element("p", {}, result.what[0].toUpperCase() + result.what.slice(1) + ".") : null,
+    failing
+      ? element(
+          "p",
+          {class: "fails-mark"},
+          `\u2717 ${failing} of ${plural(result.claims.length, "claim")} ${failing === 1 ? "does" : "do"} not hold`,
+        )
+      : null,
+    facts(result),
+    scales(result),
+    result.charts.length
+      ? element(
+          "div",
+          {class: result.charts.length === 1 ? "charts single" : "charts"},
+          ...result.charts.map(drawChart),
+        )
+      : null,
+    ...timelines(result),
+    rowsTable(result),
+  );
+}
+
+// All timelines of an experiment have the same scale, so that they can be compared.
+function timelines(result) {
+  const end = result.timelines.reduce(
+    (most, each) => each.segments.reduce((to, segment) => Math.max(to, segment[3]), most),
+    1e-9,
+  );
+  return result.timelines.map((each) => drawTimeline(each, end));
+}
+
+function notYet() {
+  if (!data.not_yet.length) return null;
+  const head = element(
+    "thead",
+    {},
+    element(
+      "tr",
+      {},
+      ...["Experiment", "Paper", "Figure", "What", "Status"].map((name) => element("th", {scope: "col"}, name)),
+    ),
+  );
+  return element(
+    "section",
+    {id: "not-yet"},
+    element("h2", {}, "Not yet"),
+    element(
+      "p",
+      {class: "soft"},
+      "Experiments whose part does not exist yet. Nothing in this report stands for them.",
+    ),
+    element(
+      "div",
+      {class: "wide"},
+      element(
+        "table",
+        {},
+        head,
+        element(
+          "tbody",
+          {},
+          ...data.not_yet.map((each) =>
+            element(
+              "tr",
+              {},
+              element("td", {}, each.name),
+              element("td", {}, each.paper || "our own"),
+              element("td", {}, each.figure),
+              element("td", {}, each.what),
+              element("td", {}, "not yet"),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function followTips() {
+  const tip = element("div", {id: "tip", hidden: ""});
+  document.body.append(tip);
+  addEventListener("pointermove", (event) => {
+    const text = event.target.closest?.("[data-tip]")?.getAttribute("data-tip");
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 4)) + "px";
+    tip.style.top =
+      (event.clientY + 18 + tip.offsetHeight > innerHeight
+        ? event.clientY - tip.offsetHeight - 10
+        : event.clientY + 18) + "px";
+  });
+}
+
+function header() {
+  return element(
+    "header",
+    {},
+    element("h1", {}, data.title),
+    element(
+      "p",
+      {class: "soft small source"},
+      data.generated ? data.generated : null,
+      data.generated && data.command ? " \u00b7 " : null,
+      data.command ? element("code", {}, data.command) : null,
+    ),
+  );
+}
+
+report.replaceChildren(
+  ...[
+    header(),
+    summary(),
+    ...data.results.map(experiment),
+    notYet(),
+    element(
+      "footer",
+      {},
+      "Tutti. This page is complete in itself: its data is inside it as JSON, and it loads nothing.",
+    ),
+  ].filter(Boolean),
+);
+for (const draw of kFigures) draw();
+followTips();
+document.documentElement.dataset.drawn = "yes";

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Peers that use up the memory or the connections of a node, or stand still.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "net/handshake.h"
+#include "net/socket.h"
+#include "net/transport.h"
+
+namespace tutti::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kLarge = wire::kMaxPayload;
+constexpr std::size_t kMedium = 128 << 10;  // fits into the buffers of a socket; not a small payload
+
+// Answers writes at once.
+class Server : public Handler {
+ public:
+  void received(const ConnectionPointer& from, Incoming message) override {
+    from->send({.frame = wire::encode(wire::WriteReply{}, {.tag = message.header.tag})});
+  }
+  void closed(const ConnectionPointer&, const Error&) override { ++closed_; }
+  std::atomic<int> closed_{0};
+};
+
+class LimitsTest : public testing::Test {
+ protected:
+  void listen(ListenOptions options) {
+    transport_ = std::move(*Transport::create({.threads = 1}));
+    options.pool = BufferPool::create(Bytes(kLarge));  // one large payload
+    auto listener = transport_->listen(endpoint_, options, server_);
+    ASSERT_TRUE(listener) << listener.error().message;
+    listener_ = std::move(*listener);
+  }
+  Socket connect() {
+    const TimePoint until = steady_now() + 5s;
+    auto socket = connect_to(endpoint_, until);
+    EXPECT_TRUE(socket);
+    EXPECT_TRUE(send_frame(socket->file(), wire::encode(wire::Hello{.methods = 2}, {}), until));
+    EXPECT_TRUE(receive_frame(socket->file(), until));
+    return std::move(*socket);
+  }
+  // Sends a write without the last `missing` bytes.
+  static void send_write(const Socket& socket, std::size_t size, std::size_t missing) {
+    static const std::vector<std::byte> memory(kLarge);
+    wire::WriteRequest request;
+    request.extents.push_back({0, size});
+    const std::span<const std::byte> payload(memory.data(), size);
+    auto frame = wire::encode_scattered(request, 1, std::span(&payload, 1), false);
+    frame.resize(frame.size() + size - missing);
+    ASSERT_TRUE(send_frame(socket.file(), frame, steady_now() + 5s));
+  }
+  static bool answered(const Socket& socket, std::chrono::milliseconds within = 10s) {
+    pollfd input{.fd = socket.file(), .events = POLLIN, .revents = 0};
+    return ::poll(&input, 1, static_cast<int>(within.count())) > 0 &&
+           receive_frame(socket.file(), steady_now() + 1s).has_value();
+  }
+  static std::size_t descriptors() {
+    using std::filesystem::directory_iterator;
+    return static_cast<std::size_t>(std::distance(directory_iterator("/proc/self/fd"), directory_iterator()));
+  }
+  template <typename Condition>
+  static bool wait(const Condition& condition) {
+    for (int i = 0; i < 2000 && !condition(); ++i) std::this_thread::sleep_for(5ms);
+    return condition();
+  }
+
+  Server server_;
+  Endpoint endpoint_{.kind = Endpoint::Kind::kUnix, .name = "/tmp/tutti-limits-" + std::to_string(::getpid())};
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Listener> listener_;
+};
+
+TEST_F(LimitsTest, AConnectionThatWaitsForMemoryIsServedAlthoughTheOneBeforeItHasLeft) {
+  listen({});
+  auto holder = std::optional(connect());
+  send_write(*holder, kLarge, kLarge);
+  auto leaver = std::optional(connect());
+  send_write(*leaver, kLarge, kLarge);
+  const Socket last = connect();
+  send_write(last, kMedium, 0);
+  leaver.reset();
+  ASSERT_TRUE(wait([&] { return server_.closed_ == 1; }));
+  holder.reset();
+  EXPECT_TRUE(answered(last));
+}
+
+TEST_F(LimitsTest, ClosedConnectionsThatWaitedForMemoryAreReleased) {
+  listen({});
+  const Socket holder = connect();
+  send_write(holder, kLarge, kLarge);
+  const std::size_t before = descriptors();
+  constexpr int kCount = 50;
+  for (int i = 0; i < kCount; ++i) {
+    const Socket socket = connect();
+    send_write(socket, kLarge, kLarge);
+  }
+  EXPECT_TRUE(wait([&] { return server_.closed_ == kCount; }));
+  EXPECT_TRUE(wait([&] { return descriptors() <= before; })) << descriptors() << " instead of " << before;
+}
+
+TEST_F(LimitsTest, APeerThatDoesNotSendItsPayloadLosesItsMemory) {
+  listen({.receive_timeout = 100ms});
+  std::vector<Socket> slow;
+  for (std::size_t i = 0; i < kLarge / kMedium; ++i) {
+    slow.push_back(connect());
+    send_write(slow.back(), kMedium, i % 2 == 0 ? kMedium : 1);
+  }
+  const Socket other = connect();
+  send_write(other, kMedium, 0);
+  EXPECT_TRUE(answered(other));
+  EXPECT_TRUE(wait([&] { return server_.closed_ == static_cast<int>(slow.size()); }));
+}
+
+TEST_F(LimitsTest, SmallPayloadsHaveMemoryOfTheirOwn) {
+  listen({});
+  const Socket holder = connect();
+  send_write(holder, kLarge, kLarge);
+  const Socket other = connect();
+  send_write(other, 64 << 10, 0);
+  EXPECT_TRUE(answered(other));
+}
+
+TEST(BufferPool, AClientThatReleasesNothingLeavesMemoryForOthers) {
+  const auto pool = BufferPool::create(Bytes(32 << 20));
+  int released = 0;
+  pool->when_released([&] { ++released; });
+  const auto slow = std::make_shared<BufferAccount>(), other = std::make_shared<BufferAccount>();
+  std::vector<Buffer> held;
+  while (pool->within_share(*slow, 1 << 20)) {
+    held.push_back(pool->try_allocate(1 << 20));
+    held.back().charge(slow);
+  }
+  EXPECT_EQ(slow->held, std::size_t{16 << 20});
+  EXPECT_TRUE(pool->within_share(*other, 16 << 20));
+  held.pop_back();
+  EXPECT_EQ(released, 1);
+  EXPECT_TRUE(pool->within_share(*slow, 1 << 20));
+  held.clear();
+  EXPECT_EQ(slow->held, 0u);
+}
+
+}  // namespace
+}  // namespace tutti::net

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// How accurate announced sizes are.
+#pragma once
+
+#include <tutti/sched.h>
+
+#include <array>
+#include <cstdint>
+
+namespace tutti {
+
+// Whether two sizes of a phase are too far apart for one to be a forecast of the other: by more than a half of the
+// smaller one. Phases that repeat differ by less.
+bool sizes_differ(Bytes a, Bytes b);
+
+// Tracks how accurate the announced sizes of first phases have been on this server.
+//
+// An application's later phases carry a size only if its earlier announcement was right (src/job/stamper.h). A first
+// phase has no history, so this class decides for all applications together: it compares recent announcements with what
+// was then requested. One wrong announcement weighs as much as two right ones.
+//
+// Fixed memory: the last 64 applications. Not thread-safe.
+class AnnouncementAccuracy {
+ public:
+  // Call for every stamp, in any order.
+  void observe(const Stamp& stamp);
+
+  // True if recent first-phase announcements were accurate, or if there were none yet.
+  bool trusted() const { return balance_ >= 0; }
+
+ private:
+  struct Announcement {
+    ApplicationId application = 0;
+    UserId user = 0;
+    PhaseNumber phase = 0;
+    Bytes announced{};  // 0: none, or counted already
+    Bytes requested{};  // so far
+  };
+
+  void count(Announcement& announcement);
+
+  static constexpr int kMost = 8;
+  int balance_ = 0;  // from -kMost to kMost, so that old announcements lose their influence
+  std::array<Announcement, 64> announcements_{};  // by application; a later one replaces one with the same index
+};
+
+}  // namespace tutti
