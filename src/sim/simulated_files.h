@@ -96,6 +96,8 @@ class Volume {
   // Direct access for set-up and checks, without a node. Creates missing parent directories.
   InodePointer make_file(const std::string& path, std::uint64_t size, mode_t mode = 0666);
   InodePointer find(const std::string& path) const;
+  // All files that exist or are open. For checks that nothing keeps them after the end of a run.
+  std::vector<std::weak_ptr<const Inode>> inodes() const;
 
  private:
   friend class MountedVolume;

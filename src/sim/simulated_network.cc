@@ -192,8 +192,10 @@ void SimulatedNetwork::forget_connections(const Process& process) {
 }
 
 void SimulatedNetwork::kill_connections(const Process& process) {
-  for (const auto& connection : connections_of(process))
+  for (const auto& connection : connections_of(process)) {
     connection->end_here({ErrorCode::kUnreachable, "the process was killed"});
+    connection->context = nullptr;  // no handler is called that would; a session owns requests that own the connection
+  }
 }
 
 std::unique_ptr<net::Transport> SimulatedNetwork::make_transport(Process& process, NetworkPort port) {

@@ -97,6 +97,12 @@ InodePointer Volume::new_inode(mode_t mode) {
   return inode;
 }
 
+std::vector<std::weak_ptr<const Inode>> Volume::inodes() const {
+  std::vector<std::weak_ptr<const Inode>> all;
+  for (const auto& [number, inode] : inodes_) all.emplace_back(inode);
+  return all;
+}
+
 InodePointer Volume::make_file(const std::string& path, std::uint64_t size, mode_t mode) {
   for (std::string parent = parent_of(path); !parent.empty(); parent = parent_of(parent))
     if (!names_.contains(parent)) names_[parent] = new_inode(S_IFDIR | 0777);

@@ -48,6 +48,8 @@ class FaultRun {
     return outcome();
   }
 
+  std::vector<std::weak_ptr<const Inode>> inodes() { return state_.cluster.volume().inodes(); }
+
  private:
   std::uint64_t operations() const {
     return std::accumulate(state_.operations.begin(), state_.operations.end(), std::uint64_t{0});
@@ -183,7 +185,16 @@ std::uint64_t FaultOutcome::all_operations() const {
 }
 
 FaultOutcome run_faults(const FaultPlan& plan, std::function<void(const std::string&)> trace) {
-  FaultOutcome outcome = FaultRun(plan, std::move(trace)).run();
+  FaultOutcome outcome;
+  std::vector<std::weak_ptr<const Inode>> inodes;
+  {
+    FaultRun run(plan, std::move(trace));
+    outcome = run.run();
+    inodes = run.inodes();
+  }
+  // A request or a session that was not destroyed keeps its file.
+  const auto kept = std::ranges::count_if(inodes, [](const auto& inode) { return !inode.expired(); });
+  if (kept > 0) outcome.violations.push_back(fmt::format("{} files are in use after the end of all processes", kept));
   if (plan.seed % kSeedsPerNeighbours != 0) return outcome;
   for (std::string& what : run_neighbours(plan.seed).violations) outcome.violations.push_back(std::move(what));
   return outcome;

@@ -50,14 +50,15 @@ TEST(FaultRun, UsesEveryKindOfOperation) {
     EXPECT_GT(outcome.operations[i], 0u) << name_of(static_cast<LoadKind>(i));
 }
 
-// Seeds that find a repair that is taken back (docs/reliability.md), and 20490: a disk that is stalled until the end.
+// Seeds that find a repair that is taken back (docs/reliability.md), 20490: a disk that is stalled until the end, and
+// 701075: a node that is killed while it opens files.
 class FixedSeeds : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(FixedSeeds, HaveNoViolation) {
   EXPECT_THAT(run_faults(make_fault_plan(GetParam())).violations, testing::IsEmpty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, FixedSeeds, testing::Values(2, 6, 8, 9, 14, 16, 48, 95, 20490));
+INSTANTIATE_TEST_SUITE_P(Seeds, FixedSeeds, testing::Values(2, 6, 8, 9, 14, 16, 48, 95, 20490, 701075));
 
 }  // namespace
 }  // namespace tutti::sim
