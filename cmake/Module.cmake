@@ -130,12 +130,13 @@ endfunction()
 
 # tutti_fuzz(NAME SOURCES file... [MODULES module...] [USES module...] [LINKS library...])
 # bin/NAME_fuzz and a test that runs it for a few seconds: the sources and all sources of MODULES, built by clang with
-# libFuzzer, AddressSanitizer and UBSan, whatever builds the rest (g++ has no libFuzzer). Modules in USES are linked as
-# they are, because instrumented objects take long to compile.
+# libFuzzer, AddressSanitizer and UBSan, whatever builds the rest (g++ has no libFuzzer). Objects of a module serve all
+# fuzzers. Modules in USES are linked as they are, because instrumented objects take long to compile.
 # It starts from NAME_corpus in the source folder, if there is one; what it finds goes to the build folder. For longer, all
 # of them, TUTTI_FUZZ_SECONDS each: cmake --build --preset release --target fuzz
 set(TUTTI_FUZZ_SECONDS 3600 CACHE STRING "time of each program that target fuzz runs")
 find_program(TUTTI_FUZZ_COMPILER NAMES clang++-14 clang++)
+set(TUTTI_FUZZ_HEADERS ${CMAKE_BINARY_DIR}/fuzz/headers.h)
 set(TUTTI_FUZZ_OPTIONS -std=c++20 -O1 -g1 -fno-sanitize-recover=all -fsanitize=fuzzer-no-link,address,undefined)
 
 # The headers of TUTTI_HEADERS, compiled once for all fuzzers.
@@ -148,6 +149,36 @@ function(tutti_fuzz_headers header)
   add_custom_target(fuzz_headers DEPENDS ${header}.pch)
 endfunction()
 
+# Sets `result` to the objects of the sources, which are made at most once for each name. Several sources are one object:
+# most of the time goes into headers.
+function(tutti_fuzz_objects result name)
+  get_property(objects GLOBAL PROPERTY TUTTI_FUZZ_OBJECTS_${name})
+  if(objects)
+    set(${result} ${objects} PARENT_SCOPE)
+    return()
+  endif()
+  set(sources ${ARGN})
+  while(sources)
+    list(LENGTH objects number)
+    list(SUBLIST sources 0 8 joined)
+    list(REMOVE_ITEM sources ${joined})
+    set(object ${CMAKE_BINARY_DIR}/fuzz/${name}_${number}.o)
+    list(TRANSFORM joined REPLACE "(.+)" "#include \"\\1\"" OUTPUT_VARIABLE lines)
+    list(JOIN lines "\n" text)
+    file(CONFIGURE OUTPUT ${object}.cc CONTENT "${text}\n")
+    add_custom_command(
+      OUTPUT ${object}
+      COMMAND ${TUTTI_FUZZ_COMPILER} ${TUTTI_FUZZ_OPTIONS} -include-pch ${TUTTI_FUZZ_HEADERS}.pch -I${CMAKE_SOURCE_DIR}/src
+              -I${CMAKE_SOURCE_DIR}/include -DTOML_HEADER_ONLY=0 -DTOML_SHARED_LIB=1
+              -MD -MF ${object}.d -c ${object}.cc -o ${object}
+      DEPENDS ${object}.cc ${TUTTI_FUZZ_HEADERS}.pch fuzz_headers DEPFILE ${object}.d VERBATIM)
+    list(APPEND objects ${object})
+  endwhile()
+  add_custom_target(fuzz_objects_${name} DEPENDS ${objects})
+  set_property(GLOBAL PROPERTY TUTTI_FUZZ_OBJECTS_${name} ${objects})
+  set(${result} ${objects} PARENT_SCOPE)
+endfunction()
+
 function(tutti_fuzz name)
   if(NOT BUILD_TESTING OR NOT TUTTI_FUZZ_COMPILER OR TUTTI_SANITIZE)
     return()
@@ -157,37 +188,24 @@ function(tutti_fuzz name)
   list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   list(TRANSFORM arg_LINKS PREPEND -l)
   list(TRANSFORM arg_USES REPLACE "(.+)" "$<TARGET_FILE:tutti_\\1>" OUTPUT_VARIABLE libraries)
+  if(NOT TARGET fuzz_headers)
+    tutti_fuzz_headers(${TUTTI_FUZZ_HEADERS})
+  endif()
+  tutti_fuzz_objects(objects ${name} ${arg_SOURCES})
   foreach(module ${arg_MODULES})
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${module}/*.cc)
     list(FILTER sources EXCLUDE REGEX "(_(test|bench|fuzz)|/main)\\.cc$")
-    list(APPEND arg_SOURCES ${sources})
+    tutti_fuzz_objects(of_module module_${module} ${sources})
+    list(APPEND objects ${of_module})
   endforeach()
-  set(headers ${CMAKE_BINARY_DIR}/fuzz/headers.h)
-  if(NOT TARGET fuzz_headers)
-    tutti_fuzz_headers(${headers})
-  endif()
-  set(objects)
-  while(arg_SOURCES)  # several sources are one object: most of the time goes into headers
-    list(LENGTH objects number)
-    list(SUBLIST arg_SOURCES 0 8 joined)
-    list(REMOVE_ITEM arg_SOURCES ${joined})
-    set(object ${CMAKE_BINARY_DIR}/fuzz/${name}_${number}.o)
-    list(TRANSFORM joined REPLACE "(.+)" "#include \"\\1\"" OUTPUT_VARIABLE lines)
-    list(JOIN lines "\n" text)
-    file(CONFIGURE OUTPUT ${object}.cc CONTENT "${text}\n")
-    add_custom_command(
-      OUTPUT ${object}
-      COMMAND ${TUTTI_FUZZ_COMPILER} ${TUTTI_FUZZ_OPTIONS} -include-pch ${headers}.pch -I${CMAKE_SOURCE_DIR}/src
-              -I${CMAKE_SOURCE_DIR}/include -DTOML_HEADER_ONLY=0 -DTOML_SHARED_LIB=1
-              -MD -MF ${object}.d -c ${object}.cc -o ${object}
-      DEPENDS ${object}.cc ${headers}.pch fuzz_headers DEPFILE ${object}.d VERBATIM)
-    list(APPEND objects ${object})
-  endwhile()
   add_custom_command(
     OUTPUT ${program}
     COMMAND ${TUTTI_FUZZ_COMPILER} -fsanitize=fuzzer,address,undefined ${objects} ${libraries} ${arg_LINKS} -o ${program}
     DEPENDS ${objects} ${libraries} VERBATIM)
   add_custom_target(${name}_fuzz ALL DEPENDS ${program})
+  foreach(module ${arg_MODULES})
+    add_dependencies(${name}_fuzz fuzz_objects_module_${module})
+  endforeach()
   set(corpora ${CMAKE_CURRENT_BINARY_DIR}/${name}_corpus)  # libFuzzer adds to the first one
   file(MAKE_DIRECTORY ${corpora})
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_corpus)

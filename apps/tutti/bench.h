@@ -2,6 +2,8 @@
 // The parts of `tutti bench`, one .cc each.
 #pragma once
 
+#include <vector>
+
 #include "command.h"
 
 namespace tutti::cli {
@@ -13,6 +15,9 @@ struct BenchArguments {
 
   void define(CommandLine& line, const std::string& quick_means);
 };
+
+// 0 if there are none.
+double median(std::vector<double> values);
 
 Command bench_gate_command();
 Command bench_memory_command();

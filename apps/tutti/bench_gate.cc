@@ -24,7 +24,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 constexpr std::size_t kFrame = 90;  // size of a request for one range of targets
 
-struct Options : BenchArguments {
+struct GateArguments : BenchArguments {
   std::uint32_t connections = 10'000;
 };
 
@@ -32,12 +32,7 @@ double microseconds(Duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
-struct Row {
+struct GateRow {
   std::string socket;
   double round_trip = 0, acquire = 0, handover = 0;  // microseconds, medians
   double acquire_ratio = 0;                          // to the round trip; medians of the ratios of each round
@@ -106,7 +101,7 @@ class Handover {
   int holder_ = 0;
 };
 
-Result<Row> measure(const std::string& directory, bool tcp, bool quick) {
+Result<GateRow> measure(const std::string& directory, bool tcp, bool quick) {
   auto servers = std::make_unique<Pinned>(last_processor());  // children inherit the processor
   const GateProcess gate_process(directory, tcp);
   if (!tcp) (void)gate_process.ready.port();
@@ -146,7 +141,7 @@ Result<Row> measure(const std::string& directory, bool tcp, bool quick) {
     handover_ratios.push_back(handovers.back() / trips.back());
     busy_ratios.push_back(time_back_to_back(each, turn) / time_back_to_back(each, trip));
   }
-  return Row{.socket = tcp ? "tcp" : "unix",
+  return GateRow{.socket = tcp ? "tcp" : "unix",
              .round_trip = median(trips),
              .acquire = median(turns),
              .handover = median(handovers),
@@ -217,7 +212,7 @@ class Crowd {
   std::vector<BareJob> jobs_;
 };
 
-Result<Scale> measure_scale(const std::string& directory, const Options& options) {
+Result<Scale> measure_scale(const std::string& directory, const GateArguments& options) {
   auto server_side = std::make_unique<Pinned>(last_processor());
   const GateProcess gate(directory, false);
   (void)gate.ready.port();
@@ -250,11 +245,11 @@ Result<Scale> measure_scale(const std::string& directory, const Options& options
                .megabytes = gate.process.resident_megabytes()};
 }
 
-void print(const std::vector<Row>& rows, const Scale& scale, bool json) {
+void print(const std::vector<GateRow>& rows, const Scale& scale, bool json) {
   if (!json) {
     Table table(
         {"socket", "round trip us", "acquire+release us", "ratio", "back to back", "handover us", "round trips"});
-    for (const Row& row : rows)
+    for (const GateRow& row : rows)
       table.add({row.socket, fmt::format("{:.1f}", row.round_trip), fmt::format("{:.1f}", row.acquire),
                  fmt::format("{:.2f}", row.acquire_ratio), fmt::format("{:.2f}", row.busy_ratio),
                  fmt::format("{:.1f}", row.handover), fmt::format("{:.2f}", row.handover_ratio)});
@@ -267,7 +262,7 @@ void print(const std::vector<Row>& rows, const Scale& scale, bool json) {
     return;
   }
   auto list = Json::array();
-  for (const Row& row : rows)
+  for (const GateRow& row : rows)
     list.push_back({{"socket", row.socket},
                     {"round_trip_us", row.round_trip},
                     {"acquire_release_us", row.acquire},
@@ -286,10 +281,10 @@ void print(const std::vector<Row>& rows, const Scale& scale, bool json) {
   fmt::print("{}\n", document.dump(2));
 }
 
-int run(const Options& options) {
+int run(const GateArguments& options) {
   const TemporaryDirectory directory;
   if (directory.path().empty()) return report({ErrorCode::kIo, "cannot make a temporary directory", errno});
-  std::vector<Row> rows;
+  std::vector<GateRow> rows;
   std::optional<Error> error;
   for (const bool tcp : {false, true}) {
     auto row = measure(directory.path(), tcp, options.quick);
@@ -309,7 +304,7 @@ int run(const Options& options) {
 
 Command bench_gate_command() {
   return {"gate", "Measure turns at the gate: latency, handover, thousands of jobs", [](CommandLine& line) {
-            auto options = std::make_shared<Options>();
+            auto options = std::make_shared<GateArguments>();
             options->define(line, "Measure fewer rounds, with 1000 jobs");
             line.option("--connections", options->connections, "Number of connected jobs");
             line.action([options] { return run(*options); });

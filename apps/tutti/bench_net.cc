@@ -23,15 +23,8 @@ struct NetArguments : BenchArguments {
 constexpr std::uint64_t kCached = 16 << 20;   // size of a file that fits into the page cache
 constexpr std::uint64_t kDirect = 256 << 20;  // size of a file that bypasses the page cache
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 // The slices of one side.
-struct Row {
+struct NetRow {
   std::string what;  // "socket", "null", "posix", "direct", "fio", "engine"
   Shape shape;
   std::vector<Slice> slices{};
@@ -56,7 +49,7 @@ struct Goal {
   bool holds() const { return at_least ? ours() >= bound : ours() <= bound; }
 };
 
-std::vector<double> ratios(const Row& ours, const Row& other, double Slice::*figure) {
+std::vector<double> ratios(const NetRow& ours, const NetRow& other, double Slice::*figure) {
   std::vector<double> values;
   for (std::size_t i = 0; i < std::min(ours.slices.size(), other.slices.size()); ++i)
     if (other.slices[i].*figure > 0) values.push_back(ours.slices[i].*figure / (other.slices[i].*figure));
@@ -75,8 +68,8 @@ class Comparison {
   };
 
   // The sides alternate, in reverse order in every second round. The first round is a warm-up.
-  static Result<std::vector<Row>> run(const Shape& shape, std::vector<Entry>& entries, const Plan& plan) {
-    std::vector<Row> rows;
+  static Result<std::vector<NetRow>> run(const Shape& shape, std::vector<Entry>& entries, const Plan& plan) {
+    std::vector<NetRow> rows;
     for (const Entry& entry : entries) rows.push_back({entry.what, shape});
     for (std::size_t round = 0; round <= plan.rounds; ++round) {
       for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -100,7 +93,7 @@ class Rows {
     return wanted("direct") ? run_direct() : Result<void>{};
   }
 
-  const std::vector<Row>& rows() const { return rows_; }
+  const std::vector<NetRow>& rows() const { return rows_; }
   std::vector<Goal> goals() const;
 
  private:
@@ -173,8 +166,8 @@ class Rows {
     return {};
   }
 
-  const Row* find(const std::vector<std::string>& what, const Row& like) const {
-    for (const Row& each : rows_)
+  const NetRow* find(const std::vector<std::string>& what, const NetRow& like) const {
+    for (const NetRow& each : rows_)
       if (std::ranges::find(what, each.what) != what.end() && each.shape == like.shape &&
           each.requests_per_second() > 0)
         return &each;
@@ -182,21 +175,21 @@ class Rows {
   }
 
   const NetArguments& arguments_;
-  std::vector<Row> rows_;
+  std::vector<NetRow> rows_;
 };
 
 std::vector<Goal> Rows::goals() const {
   std::vector<Goal> goals;
-  const auto name = [](const Row& row) {
+  const auto name = [](const NetRow& row) {
     return fmt::format("{} {} of {} KiB, {} thread{}", row.what, row.shape.direction, row.shape.size >> 10,
                        row.shape.threads, row.shape.threads == 1 ? "" : "s");
   };
-  const auto speed = [&](const Row& ours, const std::vector<std::string>& what, double bound) {
-    if (const Row* other = find(what, ours))
+  const auto speed = [&](const NetRow& ours, const std::vector<std::string>& what, double bound) {
+    if (const NetRow* other = find(what, ours))
       goals.push_back({fmt::format("{}: MB/s against {}", name(ours), other->what),
                        ratios(ours, *other, &Slice::requests_per_second), bound});
   };
-  for (const Row& each : rows_) {
+  for (const NetRow& each : rows_) {
     if (each.what == "posix" && each.shape.size == kLarge) {
       speed(each, {"null"}, 0.7);
       speed(each, {"socket"}, 0.7);
@@ -207,7 +200,7 @@ std::vector<Goal> Rows::goals() const {
       Goal goal{fmt::format("{}, depth {}: requests/s", name(each), each.shape.depth), {}, 1e5};
       for (const Slice& slice : each.slices) goal.values.push_back(slice.requests_per_second);
       goals.push_back(std::move(goal));
-    } else if (const Row* socket = find({"socket"}, each)) {
+    } else if (const NetRow* socket = find({"socket"}, each)) {
       goals.push_back({fmt::format("{}: median time against socket", name(each)),
                        ratios(each, *socket, &Slice::median_us), 3, false});
     }
@@ -217,7 +210,7 @@ std::vector<Goal> Rows::goals() const {
 
 void print(const Rows& rows) {
   Table table({"what", "direction", "size", "threads", "depth", "MB/s", "requests/s", "median us"});
-  for (const Row& row : rows.rows())
+  for (const NetRow& row : rows.rows())
     table.add({row.what, row.shape.direction, std::to_string(row.shape.size), std::to_string(row.shape.threads),
                std::to_string(row.shape.depth), fmt::format("{:.0f}", row.megabytes_per_second()),
                fmt::format("{:.0f}", row.requests_per_second()),
@@ -241,7 +234,7 @@ void print(const Rows& rows) {
 
 Json to_json(const Rows& rows) {
   auto list = Json::array(), goals = Json::array();
-  for (const Row& row : rows.rows())
+  for (const NetRow& row : rows.rows())
     list.push_back({{"what", row.what},
                     {"direction", row.shape.direction},
                     {"size", row.shape.size},

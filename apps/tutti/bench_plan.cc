@@ -26,7 +26,7 @@ struct PlanArguments : BenchArguments {
   Rank ranks = 1024;
 };
 
-struct Row {
+struct PlanRow {
   std::string plan, lists;
   double own = 0, all = 0;  // milliseconds
   double stored = 0;        // extents in all plans, per extent in the lists
@@ -55,10 +55,10 @@ double milliseconds(Step step) {
 }
 
 // The slowest of some ranks: the agents of targets are among the first. Each is the fastest of three tries.
-Result<Row> measure(const collective::Collective& collective, PlanKind kind, bool regular) {
+Result<PlanRow> measure(const collective::Collective& collective, PlanKind kind, bool regular) {
   const Layout layout = Layout::round_robin(Bytes(64 << 10), 16);
   const collective::Options options{.kind = kind};
-  Row row{.plan = name_of(kind), .lists = regular ? "regular" : "irregular"};
+  PlanRow row{.plan = name_of(kind), .lists = regular ? "regular" : "irregular"};
   const auto ranks = static_cast<Rank>(collective.lists.size());
   for (const Rank rank : {Rank{0}, Rank{1} % ranks, Rank{7} % ranks, ranks - 1}) {
     double fastest = 1e9;
@@ -76,7 +76,7 @@ Result<Row> measure(const collective::Collective& collective, PlanKind kind, boo
 }
 
 int run(const PlanArguments& arguments) {
-  std::vector<Row> rows;
+  std::vector<PlanRow> rows;
   for (const bool regular : {true, false}) {
     const auto collective = lists_of(arguments.quick ? 128 : arguments.ranks, regular);
     for (const PlanKind kind : {PlanKind::kTwoPhase, PlanKind::kResonant, PlanKind::kTimed, PlanKind::kAuto}) {
@@ -90,7 +90,7 @@ int run(const PlanArguments& arguments) {
   }
   auto json = Json::array();
   Table table({"plan", "lists", "own part ms", "goal", "all ranks ms", "goal", "extents stored / given"});
-  for (const Row& row : rows) {
+  for (const PlanRow& row : rows) {
     json.push_back({{"plan", row.plan},
                     {"lists", row.lists},
                     {"own_milliseconds", row.own},

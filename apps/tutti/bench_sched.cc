@@ -38,7 +38,7 @@ struct Case {
   std::size_t queued = 1000;
 };
 
-struct Row {
+struct SchedRow {
   Case what;
   double requests_per_second = 0;  // of the best slice
   double median_per_second = 0;    // of the median slice
@@ -61,7 +61,7 @@ class Slices {
     return rates_.size() < kCount && start_at(now, done);
   }
 
-  void report(Row& row) {
+  void report(SchedRow& row) {
     std::sort(rates_.begin(), rates_.end());
     row.requests_per_second = rates_.back();
     row.median_per_second = rates_[rates_.size() / 2];
@@ -142,13 +142,13 @@ TimePoint at(std::uint64_t step) {
   return TimePoint(Duration(static_cast<std::int64_t>(step) * 1000));
 }
 
-Row measure_policy(const Case& what, double at_least_seconds) {
+SchedRow measure_policy(const Case& what, double at_least_seconds) {
   const double before = heap_bytes();
   auto policy = std::move(*make_policy(what.policy, {}));
   Workload workload(what, 1, 1, 1);
   std::uint64_t step = 0;
   while (policy->waiting() < what.queued) policy->add(workload.next(at(step)), at(step)), ++step;
-  Row row{.what = what, .bytes_per_request = (heap_bytes() - before) / static_cast<double>(what.queued)};
+  SchedRow row{.what = what, .bytes_per_request = (heap_bytes() - before) / static_cast<double>(what.queued)};
 
   // Warm-up: as many requests as are queued, at most a million.
   const std::uint64_t warm = std::min<std::uint64_t>(std::max<std::uint64_t>(what.queued, 100'000), 1'000'000);
@@ -181,7 +181,7 @@ std::int64_t wait_for(std::atomic<std::int64_t>& credit) {
 // Producers add requests while fewer than `queued` are waiting or in flight. When the queue is full, one dispatcher
 // starts to take and complete batches. As in a network protocol with windows, a producer gets credit back when half of
 // its requests are complete or the dispatcher is idle.
-Row measure_scheduler(const Case& what, double at_least_seconds) {
+SchedRow measure_scheduler(const Case& what, double at_least_seconds) {
   const double before = heap_bytes();
   auto scheduler = std::move(*Scheduler::create({.policy = what.policy, .max_requests = 4'000'000}));
   const std::size_t each = std::max<std::size_t>(1, what.queued / what.producers);
@@ -207,7 +207,7 @@ Row measure_scheduler(const Case& what, double at_least_seconds) {
 
   while (scheduler->statistics().waiting < each * what.producers)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  Row row{.what = what, .bytes_per_request = (heap_bytes() - before) / static_cast<double>(what.queued)};
+  SchedRow row{.what = what, .bytes_per_request = (heap_bytes() - before) / static_cast<double>(what.queued)};
   std::vector<Scheduler::Dispatched> batches(64);
   std::vector<std::int64_t> done(what.producers);
   std::uint64_t dispatched = 0;
@@ -289,9 +289,9 @@ std::string millions(double value) {
   return fmt::format("{:.2f}", value / 1e6);
 }
 
-Json as_json(const std::vector<Row>& rows, double idle) {
+Json as_json(const std::vector<SchedRow>& rows, double idle) {
   auto list = Json::array();
-  for (const Row& row : rows)
+  for (const SchedRow& row : rows)
     list.push_back({{"policy", row.what.policy},
                     {"path", row.what.scheduler ? "scheduler" : "policy"},
                     {"producers", row.what.producers},
@@ -305,10 +305,10 @@ Json as_json(const std::vector<Row>& rows, double idle) {
   return {{"rows", list}, {"idle_cpu_share", idle}};
 }
 
-void print_table(const std::vector<Row>& rows, double idle) {
+void print_table(const std::vector<SchedRow>& rows, double idle) {
   Table table({"policy", "path", "producers", "files", "applications", "queued", "M requests/s", "median", "ns/request",
                "bytes/request"});
-  for (const Row& row : rows)
+  for (const SchedRow& row : rows)
     table.add({row.what.policy, row.what.scheduler ? "scheduler" : "policy", fmt::format("{}", row.what.producers),
                fmt::format("{}", row.what.files), fmt::format("{}", row.what.applications),
                fmt::format("{}", row.what.queued), millions(row.requests_per_second), millions(row.median_per_second),
@@ -317,17 +317,17 @@ void print_table(const std::vector<Row>& rows, double idle) {
   fmt::print("{}\nidle scheduler with a waiting dispatcher: {:.2f}% of a core\n", table.text(), idle * 100);
 }
 
-struct Flags : BenchArguments {
+struct SchedArguments : BenchArguments {
   double seconds = 0.3;
   std::vector<std::string> policies;
 };
 
-int run(const Flags& flags) {
+int run(const SchedArguments& flags) {
   for (const std::string& name : flags.policies)
     if (!find_policy(name)) return report(make_policy(name, {}).error());
   const bool watched = isatty(STDERR_FILENO) != 0;
   const std::vector<Case> list = cases(flags.quick, flags.policies);
-  std::vector<Row> rows;
+  std::vector<SchedRow> rows;
   for (const Case& what : list) {
     if (watched) fmt::print(stderr, "\r{}/{} {:<10}", rows.size() + 1, list.size(), what.policy);
     rows.push_back(what.scheduler ? measure_scheduler(what, flags.seconds) : measure_policy(what, flags.seconds));
@@ -345,7 +345,7 @@ int run(const Flags& flags) {
 
 Command bench_sched_command() {
   return {"sched", "Measure decisions per second of every policy, alone and through Scheduler", [](CommandLine& line) {
-            auto flags = std::make_shared<Flags>();
+            auto flags = std::make_shared<SchedArguments>();
             flags->define(line, "Measure only 1024 files, 1000 applications and one producer");
             line.option("--seconds", flags->seconds, "Seconds per row").between(0.01, 60);
             line.option("--policies", flags->policies,

@@ -19,7 +19,7 @@
 namespace tutti::cli {
 namespace {
 
-struct Arguments {
+struct FileArguments {
   ClusterChoice cluster;
   std::string path;
   std::vector<std::string> files;
@@ -28,9 +28,9 @@ struct Arguments {
 };
 
 // Returns the exit status.
-using Action = std::function<int(Client&, const Arguments&, StopSignals&, Activity&)>;
+using Action = std::function<int(Client&, const FileArguments&, StopSignals&, Activity&)>;
 
-int with_client(const Arguments& arguments, const Action& action, StopSignals& signals) {
+int with_client(const FileArguments& arguments, const Action& action, StopSignals& signals) {
   auto client = connect_client(arguments.cluster);
   if (!client) return report(client.error());
   Activity activity;
@@ -48,7 +48,7 @@ void occupy_standard_descriptors() {
     if (fcntl(descriptor, F_GETFD) < 0) (void)open("/dev/null", flags);  // gets the lowest number that is free
 }
 
-int run(const Arguments& arguments, const Action& action) {
+int run(const FileArguments& arguments, const Action& action) {
   occupy_standard_descriptors();
   StopSignals signals;
   const int status = with_client(arguments, action, signals);
@@ -56,7 +56,7 @@ int run(const Arguments& arguments, const Action& action) {
   return status;
 }
 
-int cat(Client& client, const Arguments& arguments, StopSignals& signals, Activity& activity) {
+int cat(Client& client, const FileArguments& arguments, StopSignals& signals, Activity& activity) {
   const Transfer what{"cat", {FileLocation::Where::kCluster, arguments.path}, {FileLocation::Where::kLocal, "-"}};
   const auto done = transfer(client, what, signals, activity);
   return done ? kDone : report(done.error());
@@ -64,7 +64,7 @@ int cat(Client& client, const Arguments& arguments, StopSignals& signals, Activi
 
 // FILE: to the same name, in the current directory or at the root of the cluster. FILE DESTINATION. FILE... DIRECTORY.
 Action copy(const std::string& command, FileLocation::Where from, FileLocation::Where to) {
-  return [=](Client& client, const Arguments& arguments, StopSignals& signals, Activity& activity) {
+  return [=](Client& client, const FileArguments& arguments, StopSignals& signals, Activity& activity) {
     std::vector<std::string> sources = arguments.files;
     if (sources.size() == 1 && from == to)
       return report({ErrorCode::kInvalid, command + ": name the file and its copy; see tutti " + command + " --help"});
@@ -105,7 +105,7 @@ std::string time_text(TimePoint time) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local)};
 }
 
-int list(Client& client, const Arguments& arguments, StopSignals&, Activity&) {
+int list(Client& client, const FileArguments& arguments, StopSignals&, Activity&) {
   const auto status = client.status(arguments.path);
   if (!status) return report(status.error());
   std::vector<DirectoryItemStatus> entries;
@@ -138,9 +138,9 @@ int list(Client& client, const Arguments& arguments, StopSignals&, Activity&) {
 }
 
 Command file_command(const std::string& name, const std::string& summary, const Action& action,
-                     const std::function<void(CommandLine&, Arguments&)>& define) {
+                     const std::function<void(CommandLine&, FileArguments&)>& define) {
   return {name, summary, [=](CommandLine& line) {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<FileArguments>();
             arguments->cluster.define(line);
             define(line, *arguments);
             line.action([=] { return run(*arguments, action); });
@@ -154,7 +154,7 @@ const std::string kReplaced =
 // put, get and cp.
 Command copy_command(const std::string& name, const std::string& summary, FileLocation::Where from,
                      FileLocation::Where to, const std::string& files) {
-  return file_command(name, summary, copy(name, from, to), [=](CommandLine& line, Arguments& arguments) {
+  return file_command(name, summary, copy(name, from, to), [=](CommandLine& line, FileArguments& arguments) {
     line.option("files", arguments.files, files + " " + kReplaced).required();
     line.flag("--no-sync", arguments.no_sync, "Do not wait until the data is on stable storage, as cp");
   });
@@ -163,7 +163,7 @@ Command copy_command(const std::string& name, const std::string& summary, FileLo
 }  // namespace
 
 Command ls_command() {
-  return file_command("ls", "List files of a cluster", list, [](CommandLine& line, Arguments& arguments) {
+  return file_command("ls", "List files of a cluster", list, [](CommandLine& line, FileArguments& arguments) {
     line.option("path", arguments.path, "Directory or file in the cluster (default: the root)");
     line.json(arguments.json);
   });
@@ -171,7 +171,7 @@ Command ls_command() {
 
 Command cat_command() {
   return file_command("cat", "Write a file of a cluster to standard output", cat,
-                      [](CommandLine& line, Arguments& arguments) {
+                      [](CommandLine& line, FileArguments& arguments) {
                         line.option("path", arguments.path, "File in the cluster").required();
                       });
 }

@@ -25,7 +25,7 @@
 namespace tutti::cli {
 namespace {
 
-struct Arguments {
+struct NodeArguments {
   ClusterChoice cluster;
   NodeSettings settings;
   std::string name = "node0", pid_file;
@@ -33,7 +33,7 @@ struct Arguments {
 };
 
 // The options of the command line, completed by the cluster description: settings, endpoint, key and stripes.
-Result<NodeOptions> read_options(const Arguments& arguments) {
+Result<NodeOptions> read_options(const NodeArguments& arguments) {
   auto file = arguments.cluster.load_file();
   if (!file) return Failure(file.error());
   const Cluster& cluster = file->cluster;
@@ -105,7 +105,7 @@ void follow_starter(int pipe) {
   }).detach();
 }
 
-int serve(const Arguments& arguments) {
+int serve(const NodeArguments& arguments) {
   Signals signals;
   if (arguments.start_pipe != 0) follow_starter(static_cast<int>(arguments.start_pipe));
   auto options = read_options(arguments);
@@ -140,7 +140,7 @@ int serve(const Arguments& arguments) {
 
 Command node_command() {
   return {"node", "Run one data node in the foreground", [](CommandLine& line) {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<NodeArguments>();
             arguments->cluster.define(line);
             line.option("--name", arguments->name, "Name of this node's [[node]] entry in the description");
             line.option("--dir", arguments->settings.directory,

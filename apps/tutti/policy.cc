@@ -10,7 +10,7 @@
 namespace tutti::cli {
 namespace {
 
-struct Arguments {
+struct PolicyArguments {
   ClusterChoice cluster;
   bool json = false;
   std::string policy;
@@ -23,7 +23,7 @@ std::string joined(const PolicyOptions& options) {
   return text;
 }
 
-int show(const Arguments& arguments) {
+int show(const PolicyArguments& arguments) {
   const auto cluster = arguments.cluster.load();
   if (!cluster) return report(cluster.error());
   auto list = Json::array();
@@ -47,7 +47,7 @@ int show(const Arguments& arguments) {
 }
 
 // Nodes that refuse the change or are down are reported. The other nodes keep the new policy.
-int set(const Arguments& arguments) {
+int set(const PolicyArguments& arguments) {
   const auto cluster = arguments.cluster.load();
   if (!cluster) return report(cluster.error());
   int status = kDone;
@@ -64,7 +64,7 @@ int set(const Arguments& arguments) {
 
 Command policy_command() {
   return {"policy", "Show or change the policy of a running cluster", [](CommandLine& line) {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<PolicyArguments>();
             CommandLine& showing = line.subcommand("show", "Show the policy of each node");
             arguments->cluster.define(showing);
             showing.json(arguments->json);

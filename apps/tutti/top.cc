@@ -18,7 +18,7 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-struct Arguments {
+struct TopArguments {
   ClusterChoice cluster;
   Duration interval = std::chrono::seconds(1);
   bool once = false, json = false;
@@ -32,7 +32,7 @@ struct Sample {
   std::size_t nodes_up = 0;
 };
 
-struct Row {
+struct TopRow {
   wire::Usage now;
   double read_rate = 0, write_rate = 0;  // bytes per second
   double request_rate = 0;
@@ -90,16 +90,16 @@ std::uint64_t since(std::uint64_t before, std::uint64_t now) {
   return now >= before ? now - before : now;
 }
 
-std::vector<Row> compare(const Sample& before, const Sample& now) {
+std::vector<TopRow> compare(const Sample& before, const Sample& now) {
   const double seconds = std::max(1e-3, Seconds(now.taken - before.taken).count());
-  std::vector<Row> rows;
+  std::vector<TopRow> rows;
   double all = 0;
   for (const auto& [key, usage] : now.usage) {
     const auto found = before.usage.find(key);
     const wire::Usage earlier = found == before.usage.end() ? wire::Usage{} : found->second;
     const std::uint64_t requests = since(earlier.requests, usage.requests);
     if (requests == 0 && usage.waiting == 0) continue;
-    Row row{.now = usage};
+    TopRow row{.now = usage};
     row.read_rate = static_cast<double>(since(earlier.read_bytes, usage.read_bytes)) / seconds;
     row.write_rate = static_cast<double>(since(earlier.written_bytes, usage.written_bytes)) / seconds;
     row.request_rate = static_cast<double>(requests) / seconds;
@@ -110,14 +110,14 @@ std::vector<Row> compare(const Sample& before, const Sample& now) {
     all += row.read_rate + row.write_rate;
     rows.push_back(row);
   }
-  for (Row& row : rows) row.share = all > 0 ? (row.read_rate + row.write_rate) / all : 0;
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.share > b.share; });
+  for (TopRow& row : rows) row.share = all > 0 ? (row.read_rate + row.write_rate) / all : 0;
+  std::sort(rows.begin(), rows.end(), [](const TopRow& a, const TopRow& b) { return a.share > b.share; });
   return rows;
 }
 
-Json to_json(const Cluster& cluster, const Sample& sample, const std::vector<Row>& rows) {
+Json to_json(const Cluster& cluster, const Sample& sample, const std::vector<TopRow>& rows) {
   auto list = Json::array();
-  for (const Row& row : rows)
+  for (const TopRow& row : rows)
     list.push_back({{"application", row.now.application},
                     {"user", row.now.user},
                     {"job", row.now.job},
@@ -137,11 +137,11 @@ Json to_json(const Cluster& cluster, const Sample& sample, const std::vector<Row
           {"rows", list}};
 }
 
-std::string to_text(const Cluster& cluster, const Sample& sample, const std::vector<Row>& rows, std::size_t most) {
+std::string to_text(const Cluster& cluster, const Sample& sample, const std::vector<TopRow>& rows, std::size_t most) {
   Table table({"application", "user", "job", "target", "read MB/s", "write MB/s", "requests/s", "waiting", "mean wait",
                "share"});
   for (std::size_t i = 0; i < std::min(most, rows.size()); ++i) {
-    const Row& row = rows[i];
+    const TopRow& row = rows[i];
     table.add({std::to_string(row.now.application), std::to_string(row.now.user), row.now.job,
                std::to_string(row.now.target), fmt::format("{:.1f}", row.read_rate / 1e6),
                fmt::format("{:.1f}", row.write_rate / 1e6), fmt::format("{:.0f}", row.request_rate),
@@ -152,7 +152,7 @@ std::string to_text(const Cluster& cluster, const Sample& sample, const std::vec
                      rows.size() > most ? fmt::format("... and {} more\n", rows.size() - most) : "");
 }
 
-int run(const Arguments& arguments) {
+int run(const TopArguments& arguments) {
   const auto cluster = arguments.cluster.load();
   if (!cluster) return report(cluster.error());
   Watch watch(*cluster);
@@ -178,7 +178,7 @@ int run(const Arguments& arguments) {
 
 Command top_command() {
   return {"top", "Show the use of each target by each application, live", [](CommandLine& line) {
-            auto arguments = std::make_shared<Arguments>();
+            auto arguments = std::make_shared<TopArguments>();
             arguments->cluster.define(line);
             line.option("--interval", arguments->interval, "Time between two updates, at least 1ms")
                 .at_least(std::chrono::milliseconds(1));

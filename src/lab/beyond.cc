@@ -105,7 +105,7 @@ Scenario mix_scenario(const Mix& mix, const std::string& policy, std::uint64_t s
 }
 
 // With few seeds, the random order of the large jobs changes the result by more than the 2% to be measured.
-constexpr unsigned kSeeds = 12;
+constexpr unsigned kMixSeeds = 12;
 
 using Results = std::map<std::string, std::map<std::string, Averages>>;  // by mix, by policy
 
@@ -131,7 +131,7 @@ Result<Results> run_mixes(const LabOptions& options, ExperimentResult& result) {
       if (policy.name == "twins") continue;  // for forwarding nodes
       const auto averages =
           average(options.mode, [&](std::uint64_t seed) { return mix_scenario(mix, policy.name, seed); },
-                  {.seeds = kSeeds, .slowdown = true, .bound = true});
+                  {.seeds = kMixSeeds, .slowdown = true, .bound = true});
       if (!averages) return Failure(averages.error());
       results[mix.name][policy.name] = *averages;
       const Averages& fifo = results[mix.name]["fifo"];

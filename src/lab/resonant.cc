@@ -13,7 +13,7 @@ namespace {
 
 using collective::PlanKind;
 
-constexpr unsigned kSeeds = 5;
+constexpr unsigned kPlanSeeds = 5;
 
 std::string describe_cluster(const ClusterFigures& figures) {
   return fmt::format("{}; one request of a file at a time, read-ahead {} KiB, Gigabit Ethernet",
@@ -148,7 +148,7 @@ Result<void> measure_demonstration(ExperimentResult& result, std::vector<Demonst
       std::vector<CollectiveCell> cells;
       for (const auto& each : demonstration_methods(figures)) cells.push_back(cell(figures, program, each.method));
       std::vector<std::string> chosen;
-      const auto values = measure_cells(cells, kSeeds, &chosen);
+      const auto values = measure_cells(cells, kPlanSeeds, &chosen);
       if (!values) return Failure(values.error());
       rows.push_back({queue, ranks, kilobytes, *values});
       std::vector<Cell> line = {queue ? "disk's own queue" : "PVFS2 2.6", static_cast<std::int64_t>(ranks),
@@ -203,7 +203,7 @@ Result<ExperimentResult> resonant_interference(const LabOptions& options) {
     }
   }
   say(options, "resonant-interference: all compute times");
-  const auto values = measure_cells(cells, kSeeds);
+  const auto values = measure_cells(cells, kPlanSeeds);
   if (!values) return Failure(values.error());
   const auto value = [&](std::size_t method, std::size_t column) {
     return (*values)[method * (computes.size() + 1) + column];
@@ -241,7 +241,7 @@ Result<double> spread_of_delays(const ClusterFigures& figures) {
     method.options.delay = std::chrono::microseconds(microseconds);
     cells.push_back(cell(figures, program, method));
   }
-  const auto values = measure_cells(cells, kSeeds);
+  const auto values = measure_cells(cells, kPlanSeeds);
   if (!values) return Failure(values.error());
   const auto [least, most] = std::minmax_element(values->begin(), values->end());
   return *most / *least;
@@ -270,7 +270,7 @@ Result<ExperimentResult> resonant_scaling(const LabOptions& options) {
     const auto program = mpi_io_test({.ranks = ranks, .segment = 1 << 20, .most_bytes = bytes});
     std::vector<CollectiveCell> cells;
     for (const auto& each : methods) cells.push_back(cell(figures, program, each.method));
-    const auto values = measure_cells(cells, ranks > 64 ? 1 : kSeeds);
+    const auto values = measure_cells(cells, ranks > 64 ? 1 : kPlanSeeds);
     if (!values) return Failure(values.error());
     rows.push_back(*values);
     std::vector<Cell> line = {static_cast<std::int64_t>(ranks)};

@@ -14,7 +14,7 @@ namespace {
 
 using collective::PlanKind;
 
-constexpr unsigned kSeeds = 5;
+constexpr unsigned kPatternSeeds = 5;
 
 enum class Servers : std::uint8_t { kPaper, kQueue, kFlash };
 
@@ -73,7 +73,7 @@ Result<void> measure_rows(std::vector<BenchmarkRow>& rows, const LabOptions& opt
     for (const auto& each : methods_on(figures))
       cells.push_back({figures, {{row.program, each.method, paper_layout()}}, false});
     std::vector<std::string> chosen;
-    auto values = measure_cells(cells, kSeeds, &chosen);
+    auto values = measure_cells(cells, kPatternSeeds, &chosen);
     if (!values) return Failure(values.error());
     row.values = std::move(*values);
     row.chosen = chosen.back();

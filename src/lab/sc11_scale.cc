@@ -21,7 +21,7 @@ std::vector<unsigned> depths(Mode mode, bool flash, const std::string& policy) {
 }
 
 // Random file positions and orders change the mean completion by up to 6%.
-constexpr unsigned kSeeds = 6;
+constexpr unsigned kScaleSeeds = 6;
 
 // The environments of section 5: disks with Gigabit Ethernet, flash with InfiniBand.
 Scenario environment(bool flash, unsigned servers, const std::string& policy, std::uint64_t seed) {
@@ -59,7 +59,7 @@ using Make = std::function<Scenario(const std::string& policy, std::uint64_t see
 // How a scenario is run.
 struct Trial {
   Mode mode = Mode::kFast;
-  unsigned seeds = kSeeds;
+  unsigned seeds = kScaleSeeds;
   std::string width{};
   double slow_motion = 1;
 };
@@ -103,7 +103,7 @@ struct Figure6Size {
   std::vector<unsigned> instances{2, 4, 6, 8, 10, 12, 14, 16};
   unsigned operations = 8;
   bool one_client = false;  // the processes of an application share one client node
-  unsigned seeds = kSeeds;
+  unsigned seeds = kScaleSeeds;
   double slow_motion = 1;
 };
 
@@ -262,7 +262,7 @@ Result<double> figure7_panel(Mode mode, bool flash, Direction direction, unsigne
     const auto pair =
         both([&](const std::string& policy,
                  std::uint64_t seed) { return figure7_scenario(flash, servers, processes, direction, policy, seed); },
-             {mode, kSeeds, width_of(flash)});
+             {mode, kScaleSeeds, width_of(flash)});
     if (!pair) return Failure(pair.error());
     saved = reduction(pair->fifo.averages.operation, pair->window.averages.operation);
     const double values[2] = {pair->fifo.averages.operation * 1e3, pair->window.averages.operation * 1e3};
