@@ -142,12 +142,12 @@ Result<GateRow> measure(const std::string& directory, bool tcp, bool quick) {
     busy_ratios.push_back(time_back_to_back(each, turn) / time_back_to_back(each, trip));
   }
   return GateRow{.socket = tcp ? "tcp" : "unix",
-             .round_trip = median(trips),
-             .acquire = median(turns),
-             .handover = median(handovers),
-             .acquire_ratio = median(turn_ratios),
-             .busy_ratio = median(busy_ratios),
-             .handover_ratio = median(handover_ratios)};
+                 .round_trip = median(trips),
+                 .acquire = median(turns),
+                 .handover = median(handovers),
+                 .acquire_ratio = median(turn_ratios),
+                 .busy_ratio = median(busy_ratios),
+                 .handover_ratio = median(handover_ratios)};
 }
 
 double own_processor_seconds() {
