@@ -89,9 +89,10 @@ struct ClientRequest : Ordered,
 
   std::size_t left = 0;  // unfinished extents
   wire::ReplyHead head{};
-  ClientRequestList* connection_requests = nullptr;  // owned by the session
-  PulledPayloads* pulled_payloads = nullptr;         // owned by the session
-  const std::atomic<TimePoint>* renewed = nullptr;   // the connection's deadline (wire::Renew); owned by the session
+  ClientRequestList* connection_requests = nullptr;                   // owned by the session
+  PulledPayloads* pulled_payloads = nullptr;                          // owned by the session
+  const std::shared_ptr<net::BufferAccount>* read_account = nullptr;  // owned by the session
+  const std::atomic<TimePoint>* renewed = nullptr;  // the connection's deadline (wire::Renew); owned by the session
 
   struct Sync : Operation {
     ClientRequest* request = nullptr;

@@ -139,7 +139,6 @@ class DataPath : private CompletionSink {
   void dispatch();
   void submit(std::unique_ptr<EngineBatch> engine_batch, Effects& effects) TUTTI_REQUIRES(mutex_);
   bool find_memory(EngineBatch& engine_batch) TUTTI_REQUIRES(mutex_);
-  const std::shared_ptr<net::BufferAccount>& read_account(const ClientRequest& request) TUTTI_REQUIRES(mutex_);
   void refuse_without_memory(EngineBatch& engine_batch) TUTTI_REQUIRES(mutex_);
   void set_aside(EngineBatch& engine_batch) TUTTI_REQUIRES(mutex_);
   void plan(EngineBatch& engine_batch, Effects& effects) TUTTI_REQUIRES(mutex_);
@@ -192,8 +191,6 @@ class DataPath : private CompletionSink {
       TUTTI_GUARDED_BY(mutex_);                                                           // owned, too
   std::deque<std::unique_ptr<EngineBatch>> waiting_for_memory_ TUTTI_GUARDED_BY(mutex_);  // reads, in order of dispatch
   std::size_t in_turn_ TUTTI_GUARDED_BY(mutex_) = 0;  // of those, not over their share: later ones wait behind them
-  // Read memory that connections hold until their replies are sent. Not by job: a client may state any number of them.
-  std::map<const net::Connection*, std::shared_ptr<net::BufferAccount>> read_accounts_ TUTTI_GUARDED_BY(mutex_);
   std::deque<std::unique_ptr<EngineBatch>> waiting_for_payload_
       TUTTI_GUARDED_BY(mutex_);  // writes, in order of dispatch; some may be in the engine in part
   // Batches that lack only payloads of clients that are late, by one of these clients. Nothing looks at them until its

@@ -12,14 +12,6 @@ namespace tutti::node {
 
 using Kind = ClientRequest::Kind;
 
-const std::shared_ptr<net::BufferAccount>& DataPath::read_account(const ClientRequest& request) {
-  if (read_accounts_.size() > 64)
-    std::erase_if(read_accounts_, [](const auto& entry) { return entry.second->held == 0; });
-  auto& account = read_accounts_[request.connection.get()];
-  if (!account) account = std::make_shared<net::BufferAccount>();
-  return account;
-}
-
 // The memory of all its reads or of none, so that batches hold no memory while they wait. A batch waits behind those
 // that wait already, unless small buffers suffice for it. A batch of a client that holds its share, because it does not
 // read its replies, waits without delaying others.
@@ -39,15 +31,15 @@ bool DataPath::find_memory(EngineBatch& engine_batch) {
   }
   engine_batch.over_share = false;
   if (reads.empty()) return true;
-  engine_batch.over_share = !holds && std::ranges::any_of(reads, [&](const ClientRequest* read) TUTTI_REQUIRES(mutex_) {
-    return !pool.within_share(*read_account(*read), read->total);
+  engine_batch.over_share = !holds && std::ranges::any_of(reads, [&](const ClientRequest* read) {
+    return !pool.within_share(**read->read_account, read->total);
   });
   if (engine_batch.over_share) return false;
   const bool in_turn = in_turn_ == 0 || !large;
   boost::container::small_vector<net::Buffer, 4> buffers(reads.size());
   if (in_turn && pool.try_allocate(sizes, buffers)) {
     for (std::size_t i = 0; i < reads.size(); ++i) {
-      buffers[i].charge(read_account(*reads[i]));
+      buffers[i].charge(*reads[i]->read_account);
       reads[i]->memory = std::move(buffers[i]);
     }
     return true;

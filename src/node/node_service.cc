@@ -215,6 +215,7 @@ void NodeService::receive_data(const net::ConnectionPointer& from, const Session
   (*request)->connection_requests = &session->requests();
   (*request)->renewed = &session->renewed();
   (*request)->pulled_payloads = &session->pulled_payloads();
+  (*request)->read_account = &session->read_account();
   if ((*request)->kind == ClientRequest::Kind::kWrite && (*request)->total > net::Budget::kSmall)
     uses_credit(*session, **request);
   session->resolve(std::move(*request));

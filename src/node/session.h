@@ -37,6 +37,9 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<Workers::Strand>& strand() const { return strand_; }
   ClientRequestList& requests() { return requests_; }
   PulledPayloads& pulled_payloads() { return pulled_payloads_; }
+  // Read memory that the connection holds until its replies are sent. Not by job: a client may state any number of
+  // them.
+  const std::shared_ptr<net::BufferAccount>& read_account() const { return read_account_; }
   Credits::Holder& credit() { return credit_; }
   // The deadline that the client has set for all its requests.
   std::atomic<TimePoint>& renewed() { return renewed_; }
@@ -80,6 +83,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const std::shared_ptr<Workers::Strand> strand_ = workers_.make_strand();
   ClientRequestList requests_;
   PulledPayloads pulled_payloads_;
+  const std::shared_ptr<net::BufferAccount> read_account_ = std::make_shared<net::BufferAccount>();
   Credits::Holder credit_;
   std::atomic<TimePoint> renewed_{};
 
