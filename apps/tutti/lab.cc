@@ -63,7 +63,11 @@ void print(const lab::ExperimentResult& result) {
   for (const lab::Claim& claim : result.claims) {
     const char* sign = claim.kind == lab::Claim::Goal::kAtMost ? "<= " : ">= ";
     claims.add({claim.id, number(claim.paper), claim.goal ? sign + number(*claim.goal) : "-", number(claim.ours),
-                number(claim.bound), claim.unit, claim.holds() ? "yes" : "NO", claim.what});
+                number(claim.bound), claim.unit,
+                claim.fitted     ? "fitted"
+                : *claim.holds() ? "yes"
+                                 : "NO",
+                claim.what});
   }
   fmt::print("{}\n", claims.text());
 }

@@ -182,6 +182,12 @@ Claim reproduced(std::string id, std::string what, std::string unit, double pape
   return claim;
 }
 
+Claim fitted(std::string id, std::string what, std::string unit, double paper, double ours) {
+  Claim claim = reproduced(std::move(id), std::move(what), std::move(unit), paper, ours);
+  claim.fitted = true;
+  return claim;
+}
+
 CollectiveMethod full_design(PlanKind kind, const ClusterFigures& figures) {
   CollectiveMethod method{.collective = true, .options = {.kind = kind}};
   method.options.device = profile_of(figures);

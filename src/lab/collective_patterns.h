@@ -65,5 +65,7 @@ Result<std::vector<double>> measure_cells(const std::vector<CollectiveCell>& cel
 
 // A value of the paper, reproduced if ours is within 20% of it.
 Claim reproduced(std::string id, std::string what, std::string unit, double paper, double ours);
+// The same, for a figure that the model of the servers was fitted to (docs/collective.md).
+Claim fitted(std::string id, std::string what, std::string unit, double paper, double ours);
 
 }  // namespace tutti::lab

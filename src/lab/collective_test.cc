@@ -90,10 +90,10 @@ TEST(Patterns, HaveTheSizesOfThePaper) {
 }
 
 TEST(Reproduced, HasABandOnBothSides) {
-  EXPECT_TRUE(reproduced("a", "b", "x", 100, 119).holds());
-  EXPECT_TRUE(reproduced("a", "b", "x", 100, 81).holds());
-  EXPECT_FALSE(reproduced("a", "b", "x", 100, 121).holds());
-  EXPECT_FALSE(reproduced("a", "b", "x", 100, 79).holds());
+  EXPECT_EQ(reproduced("a", "b", "x", 100, 119).holds(), true);
+  EXPECT_EQ(reproduced("a", "b", "x", 100, 81).holds(), true);
+  EXPECT_EQ(reproduced("a", "b", "x", 100, 121).holds(), false);
+  EXPECT_EQ(reproduced("a", "b", "x", 100, 79).holds(), false);
 }
 
 }  // namespace

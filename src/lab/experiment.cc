@@ -36,7 +36,7 @@ Json claim_json(const Claim& claim) {
           {"goal_is", claim.kind == Claim::Goal::kAtMost ? "at most" : "at least"},
           {"ours", claim.ours},
           {"bound", optional_number(claim.bound)},
-          {"holds", claim.holds()}};
+          {"holds", claim.holds() ? Json(*claim.holds()) : Json(nullptr)}};
 }
 
 }  // namespace

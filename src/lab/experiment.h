@@ -38,8 +38,12 @@ struct Claim {
   Goal kind = Goal::kAtMost;
   double ours = 0;
   std::optional<double> bound{};  // theoretical limit
+  bool fitted = false;            // the model was fitted to the paper's value: printed, but neither holds nor fails
 
-  bool holds() const { return !goal || (kind == Goal::kAtMost ? ours <= *goal : ours >= *goal); }
+  std::optional<bool> holds() const {
+    if (fitted) return {};
+    return !goal || (kind == Goal::kAtMost ? ours <= *goal : ours >= *goal);
+  }
 };
 
 struct Line {

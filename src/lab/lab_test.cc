@@ -53,7 +53,7 @@ TEST(Lab, Figure2IsExact) {
 TEST(Lab, AllClaimsOfFigure5Hold) {
   const auto first = run_experiment("sc11-figure5", {});
   ASSERT_TRUE(first);
-  for (const Claim& claim : first->claims) EXPECT_TRUE(claim.holds()) << claim.id << " is " << claim.ours;
+  for (const Claim& claim : first->claims) EXPECT_EQ(claim.holds(), true) << claim.id << " is " << claim.ours;
 }
 
 }  // namespace

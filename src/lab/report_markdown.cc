@@ -25,7 +25,10 @@ std::string row(const Claim& claim, std::string_view experiment) {
   if (id.starts_with(experiment) && id.size() > experiment.size()) id.remove_prefix(experiment.size() + 1);
   return fmt::format("| {} <br>`{}` | {} | {} | {}{} | {} | {} |\n", claim.what, id, figure(claim.paper),
                      claim.goal ? sign + figure(claim.goal) : "–", figure(claim.ours), unit_of(claim),
-                     figure(claim.bound), claim.holds() ? "yes" : "**no**");
+                     figure(claim.bound),
+                     claim.fitted     ? "fitted"
+                     : *claim.holds() ? "yes"
+                                      : "**no**");
 }
 
 std::string section(const ExperimentResult& result) {
@@ -44,7 +47,7 @@ std::string section(const ExperimentResult& result) {
 std::string to_markdown(const Report& report) {
   std::size_t claims = 0, hold = 0;
   for (const ExperimentResult& result : report.results)
-    for (const Claim& claim : result.claims) ++claims, hold += claim.holds();
+    for (const Claim& claim : result.claims) claims += !claim.fitted, hold += claim.holds().value_or(false);
   std::string text = fmt::format("\n{} experiments ran, {} of {} claims hold.", report.results.size(), hold, claims);
   for (std::size_t i = 0; i < report.not_yet.size(); ++i)
     text += fmt::format("{}`{}`", i == 0 ? " Not yet: " : ", ", report.not_yet[i].name);

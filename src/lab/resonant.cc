@@ -70,11 +70,10 @@ void add_demonstration_claims(ExperimentResult& result, const std::vector<Demons
   const auto& small = row_of(rows, 2, 32).values;
   auto& claims = result.claims;
   const std::string id = "resonant-demo.reproduced.";
-  claims.push_back(
-      reproduced(id + "gain-4-64", "resonant over ROMIO, 4 ranks, 64 KB", "%", 151, gain(four[2], four[1])));
+  claims.push_back(fitted(id + "gain-4-64", "resonant over ROMIO, 4 ranks, 64 KB", "%", 151, gain(four[2], four[1])));
   claims.push_back(
       reproduced(id + "gain-2-128", "resonant over ROMIO, 2 ranks, 128 KB", "%", 75, gain(two[2], two[1])));
-  claims.push_back(reproduced(id + "alone-4-64", "non-collective, 4 ranks, 64 KB", "MB/s", 175, four[0]));
+  claims.push_back(fitted(id + "alone-4-64", "non-collective, 4 ranks, 64 KB", "MB/s", 175, four[0]));
   claims.push_back(reproduced(id + "alone-2-128", "non-collective, 2 ranks, 128 KB", "MB/s", 149, two[0]));
   claims.push_back(
       reproduced(id + "alone-2-64", "non-collective, 2 ranks, 64 KB", "MB/s", 125, row_of(rows, 2, 64).values[0]));
@@ -215,16 +214,16 @@ Result<ExperimentResult> resonant_interference(const LabOptions& options) {
   const std::size_t last = computes.size();
   const std::string id = "resonant-interference.reproduced.";
   auto& claims = result.claims;
-  claims.push_back(reproduced(id + "resonant", "resonant under the heaviest interference", "MB/s", 48, value(1, last)));
-  claims.push_back(reproduced(id + "romio", "ROMIO under the heaviest interference", "MB/s", 22, value(0, last)));
-  claims.push_back(reproduced(id + "resonant-light", "relative throughput of resonant, 1 s of computation", "x", 0.90,
-                              value(1, 1) / value(1, 0)));
-  claims.push_back(reproduced(id + "resonant-heavy", "relative throughput of resonant, no computation", "x", 0.43,
-                              value(1, last) / value(1, 0)));
-  claims.push_back(reproduced(id + "romio-light", "relative throughput of ROMIO, 1 s of computation", "x", 0.98,
-                              value(0, 1) / value(0, 0)));
-  claims.push_back(reproduced(id + "romio-heavy", "relative throughput of ROMIO, no computation", "x", 0.47,
-                              value(0, last) / value(0, 0)));
+  claims.push_back(fitted(id + "resonant", "resonant under the heaviest interference", "MB/s", 48, value(1, last)));
+  claims.push_back(fitted(id + "romio", "ROMIO under the heaviest interference", "MB/s", 22, value(0, last)));
+  claims.push_back(fitted(id + "resonant-light", "relative throughput of resonant, 1 s of computation", "x", 0.90,
+                          value(1, 1) / value(1, 0)));
+  claims.push_back(fitted(id + "resonant-heavy", "relative throughput of resonant, no computation", "x", 0.43,
+                          value(1, last) / value(1, 0)));
+  claims.push_back(fitted(id + "romio-light", "relative throughput of ROMIO, 1 s of computation", "x", 0.98,
+                          value(0, 1) / value(0, 0)));
+  claims.push_back(fitted(id + "romio-heavy", "relative throughput of ROMIO, no computation", "x", 0.47,
+                          value(0, last) / value(0, 0)));
   claims.push_back(advance("resonant-interference.advance.factor", "auto / ROMIO under the heaviest interference", "x",
                            48.0 / 22, value(2, last) / value(0, last)));
   return result;

@@ -327,7 +327,7 @@ function drawScale(claim) {
     const ends = [x(0), x(claim.ours ?? 0)].sort((a, b) => a - b);
     svg.append(
       shape("rect", {
-        class: claim.holds ? "ours-bar" : "ours-bar bad",
+        class: claim.holds === false ? "ours-bar bad" : "ours-bar",
         x: ends[0],
         y: 8,
         width: Math.max(1, ends[1] - ends[0]),

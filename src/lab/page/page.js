@@ -12,8 +12,8 @@ const withUnit = (value, unit) =>
   number(value) +
   (value === null || !unit ? "" : unit === "x" ? "\u00d7" : (unit === "%" ? "\u202f" : "\u00a0") + unit);
 const mark = (claim) =>
-  claim.goal === null
-    ? element("span", {class: "soft"}, "no goal")
+  claim.goal === null || claim.holds === null
+    ? element("span", {class: "soft"}, claim.goal === null ? "no goal" : "fitted")
     : claim.holds
       ? element("span", {class: "holds"}, "\u2713", element("span", {class: "word"}, " holds"))
       : element("span", {class: "fails-mark"}, "\u2717", element("span", {class: "word"}, " does not hold"));
@@ -23,7 +23,7 @@ const mark = (claim) =>
 function claimRow(claim) {
   return element(
     "tr",
-    {class: claim.holds ? "claim" : "claim fails"},
+    {class: claim.holds === false ? "claim fails" : "claim"},
     element("td", {class: "what"}, claim.what, element("code", {}, claim.id)),
     element("td", {class: "figure"}, number(claim.paper)),
     element("td", {class: "figure"}, goalText(claim)),
@@ -34,7 +34,9 @@ function claimRow(claim) {
 }
 
 function summary() {
-  const all = data.results.flatMap((result) => result.claims.map((claim) => ({claim, result})));
+  const all = data.results
+    .flatMap((result) => result.claims.map((claim) => ({claim, result})))
+    .filter(({claim}) => claim.holds !== null);
   if (!all.length) return null;
   const failing = all.filter(({claim}) => !claim.holds);
   const head = element(
@@ -136,7 +138,7 @@ function scales(result) {
       {class: "value"},
       element("b", {}, withUnit(claim.ours, claim.unit)),
       Number.isFinite(claim.paper) ? element("span", {class: "soft"}, ` paper ${number(claim.paper)}`) : null,
-      claim.holds ? null : element("span", {class: "fails-mark"}, " \u2717"),
+      claim.holds !== false ? null : element("span", {class: "fails-mark"}, " \u2717"),
     ),
   ]);
   return element(
@@ -213,7 +215,7 @@ function facts(result) {
 }
 
 function experiment(result) {
-  const failing = result.claims.filter((claim) => !claim.holds).length;
+  const failing = result.claims.filter((claim) => claim.holds === false).length;
   return element(
     "section",
     {id: anchor(result.name), class: "experiment"},
