@@ -312,11 +312,16 @@ class PosixEngine final : public Engine {
     in_ring_.pop_back();
   }
 
-  // An earlier time than the one that is set gets an entry of its own.
+  // An earlier time than the one that is set gets an entry of its own. No entry stays in the ring for longer than
+  // kLongestTimer, so that a client that chooses earlier and earlier deadlines cannot fill it; cancel_late() sets the
+  // next one.
   void set_timer(TimePoint when) TUTTI_REQUIRES(mutex_) {
+    const TimePoint now = real_clock().steady();
+    if (when == TimePoint::max() || when >= timer_) return;
+    when = std::min(when, now + kLongestTimer);
     if (when >= timer_) return;
     timer_ = when;
-    const auto left = std::max<Duration>(when - real_clock().steady(), Duration::zero()) + kTimerSlack;
+    const auto left = std::max<Duration>(when - now, Duration::zero()) + kTimerSlack;
     io_uring_sqe* entry = next_entry();
     __kernel_timespec time{};
     time.tv_sec = left / std::chrono::seconds(1);
@@ -387,7 +392,7 @@ class PosixEngine final : public Engine {
       timer_ended = timer_ended || completion.data == &timer_entry_;
       if (completion.data != nullptr && completion.operation() != nullptr) unwatch(*completion.operation());
     }
-    if (timer_ended) cancel_late();
+    if (timer_ended && real_clock().steady() >= timer_) cancel_late();  // else a later entry than the one that is set
   }
 
   void reap() {
@@ -455,6 +460,7 @@ class PosixEngine final : public Engine {
 
   // Addresses that mark entries of the ring that belong to no operation.
   static inline char timer_entry_ = 0, cancel_entry_ = 0;
+  static constexpr Duration kLongestTimer = std::chrono::seconds(1);
   static constexpr Duration kTimerSlack =
       std::chrono::milliseconds(1);  // operations at their deadline are still in time
 

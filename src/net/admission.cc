@@ -6,7 +6,10 @@
 namespace tutti::net {
 namespace {
 
-constexpr std::int64_t kRequestOverhead = 1024;  // estimated memory per request, in bytes
+constexpr std::int64_t kRequestOverhead = 1024;  // estimated memory per request of one extent, in bytes
+constexpr std::int64_t kUsualBody = 256;         // of such a request
+constexpr std::int64_t kExtentFactor =
+    16;  // memory of a further extent in data path and scheduler / its size on the wire
 
 // Largest body of the reply, in bytes, for types whose replies can be much larger than the request.
 std::int64_t reply_body(wire::Type type) {
@@ -32,16 +35,18 @@ auto find(List& list, std::uint64_t tag) {
 }  // namespace
 
 Charge charge_of(const wire::Header& header, std::span<const std::byte> body) {
+  const std::int64_t length = header.body_length;
+  const bool list = header.type == wire::Type::kRead || header.type == wire::Type::kWrite;
+  const std::int64_t extents = list ? std::max<std::int64_t>(length - kUsualBody, 0) * kExtentFactor : 0;
   return {.bytes = header.payload_length + wire::reply_payload(header, body).count(),
-          .memory = kRequestOverhead + static_cast<std::int64_t>(header.body_length) + reply_body(header.type),
+          .memory = kRequestOverhead + length + extents + reply_body(header.type),
           .credit = WriteMemory::credit_for(header.payload_length)};
 }
 
-Admission::Verdict Admission::check(const wire::Limits& limits, std::uint64_t tag, const Charge& charge,
-                                    std::size_t replies) const {
+Admission::Verdict Admission::check(const wire::Limits& limits, std::uint64_t tag, const Charge& charge) const {
   if (const auto found = find(open_, tag); found != open_.end() && found->first == tag) return Verdict::kRepeated;
   if (credit_ + charge.credit > most_credit_) return Verdict::kOver;
-  const InFlight all{open_.size() + replies, bytes_};
+  const InFlight all{open_.size() + unsent_, bytes_};
   return all.fits(limits, charge.bytes) ? Verdict::kFits : Verdict::kOver;
 }
 
@@ -56,6 +61,7 @@ std::optional<Charge> Admission::answered(std::uint64_t tag) {
   if (found == open_.end() || found->first != tag) return std::nullopt;
   const Charge charge = found->second;
   open_.erase(found);
+  ++unsent_;
   credit_ -= charge.credit;
   return charge;
 }

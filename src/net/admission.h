@@ -101,8 +101,8 @@ class Admission {
     kOver,      // over a limit: wait until a reply has been sent
     kRepeated,  // a request with this tag is in flight: a protocol error
   };
-  // `replies`: number of replies that are not sent yet. At least one request always fits.
-  Verdict check(const wire::Limits& limits, std::uint64_t tag, const Charge& charge, std::size_t replies) const;
+  // A request counts until its reply has been sent. At least one request always fits.
+  Verdict check(const wire::Limits& limits, std::uint64_t tag, const Charge& charge) const;
   void add(std::uint64_t tag, const Charge& charge);
   // True: the payload alone exceeds the credit.
   bool too_large(std::uint64_t payload) const { return WriteMemory::credit_for(payload) > most_credit_; }
@@ -114,12 +114,19 @@ class Admission {
   // Call when the reply is queued. Returns the charge, for release() after the reply is sent; nothing: unknown tag. The
   // credit is free at once: the client may count on that as soon as it has the reply.
   std::optional<Charge> answered(std::uint64_t tag);
-  void release(const Charge& charge) { bytes_ -= charge.bytes; }
-  // Removes and returns all requests without a reply.
-  std::vector<std::pair<std::uint64_t, Charge>> take_all() { return std::exchange(open_, {}); }
+  void release(const Charge& charge) {
+    bytes_ -= charge.bytes;
+    --unsent_;
+  }
+  // Removes and returns all requests without a reply, as answered().
+  std::vector<std::pair<std::uint64_t, Charge>> take_all() {
+    unsent_ += open_.size();
+    return std::exchange(open_, {});
+  }
 
  private:
   std::vector<std::pair<std::uint64_t, Charge>> open_;  // by tag, ascending
+  std::size_t unsent_ = 0;                              // replies
   std::uint64_t bytes_ = 0;
   std::uint64_t credit_ = 0;                       // in use
   std::uint64_t most_credit_ = ~std::uint64_t{0};  // of the connection

@@ -19,5 +19,20 @@ TEST(Admission, AnAnsweredWriteUsesNoCredit) {
   EXPECT_FALSE(admission.answered(1));
 }
 
+TEST(Admission, ARequestCountsUntilItsReplyIsSent) {
+  Admission admission;
+  const wire::Limits limits{.requests = 2};
+  const auto verdict = [&](std::uint64_t tag) { return admission.check(limits, tag, {}); };
+  admission.add(1, {});
+  EXPECT_EQ(verdict(1), Admission::Verdict::kRepeated);
+  admission.add(2, {});
+  EXPECT_EQ(verdict(3), Admission::Verdict::kOver);
+  const auto charge = admission.answered(1);
+  ASSERT_TRUE(charge);
+  EXPECT_EQ(verdict(3), Admission::Verdict::kOver);
+  admission.release(*charge);
+  EXPECT_EQ(verdict(3), Admission::Verdict::kFits);
+}
+
 }  // namespace
 }  // namespace tutti::net

@@ -81,7 +81,8 @@ void EventLoop::remove(int file, EventSource* source) {
   const auto found = sources_.find(source);
   if (found == sources_.end()) return;
   source->added_ = false;
-  std::erase_if(to_retry_, [&](const auto& waiting) { return waiting.get() == source; });
+  for (auto& [wait, sources] : to_retry_)
+    std::erase_if(sources, [&](const auto& waiting) { return waiting.get() == source; });
   removed_.push_back(std::move(found->second));
   sources_.erase(found);
 }
@@ -149,13 +150,17 @@ int EventLoop::wait_milliseconds() const {
 }
 
 void EventLoop::retry_all() {
-  auto waiting = std::exchange(to_retry_, {});
-  while (!waiting.empty()) {
-    const auto source = std::move(waiting.front());
-    waiting.pop_front();
-    if (!source->retry()) break;  // it called retry_later() and stays first
+  for (auto& [wait, waiting] : std::exchange(to_retry_, {})) {
+    // A source that waits for the same again stays first. One that waits for something else now does not stop these.
+    while (!waiting.empty() && to_retry_[wait].empty()) {
+      const auto source = std::move(waiting.front());
+      waiting.pop_front();
+      if (source->added_) source->retry();
+    }
+    auto& again = to_retry_[wait];
+    again.insert(again.end(), waiting.begin(), waiting.end());
+    if (again.empty()) to_retry_.erase(wait);
   }
-  to_retry_.insert(to_retry_.end(), waiting.begin(), waiting.end());
 }
 
 void EventLoop::flush_all() {

@@ -5,10 +5,13 @@
 #include <tutti/base.h>
 
 #include <atomic>
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -24,13 +27,23 @@ class EventSource {
   virtual void ready(std::uint32_t events) = 0;  // bits as of epoll_wait(2)
   // After wake_at(). Returns when it must be called again; TimePoint::max(): never.
   virtual TimePoint tick(TimePoint /*now*/) { return TimePoint::max(); }
-  virtual void flush() {}                // after flush_later()
-  virtual bool retry() { return true; }  // after retry_later(); false: there is still no memory
-  virtual void stopped() {}              // the loop ends, or epoll refused the descriptor
+  virtual void flush() {}    // after flush_later()
+  virtual void retry() {}    // after retry_later(), which it calls again if there is still no memory
+  virtual void stopped() {}  // the loop ends, or epoll refused the descriptor
 
  private:
   friend class EventLoop;
   bool added_ = false;  // used by the loop's thread only
+};
+
+// What a source waits for. Those that wait for the same get it in this order; they do not stop those that wait for
+// something else.
+struct MemoryWait {
+  enum class Kind : std::uint8_t { kRequests, kPayloads, kPulledPayloads };
+  Kind kind = Kind::kRequests;
+  std::optional<std::uint32_t> user{};  // it waits because this user holds its share; nothing: all of it is in use
+
+  auto operator<=>(const MemoryWait&) const = default;
 };
 
 // Methods are for the loop's thread only, unless they say otherwise.
@@ -58,8 +71,10 @@ class EventLoop {
   // Calls tick() of all sources at this time of steady_now(), or earlier. From any thread.
   void wake_at(TimePoint when);
 
-  // retry_all() calls retry() of these sources in order, until one returns false.
-  void retry_later(std::shared_ptr<EventSource> source) { to_retry_.push_back(std::move(source)); }
+  // retry_all() calls retry() of the sources that wait for the same in order, until one must wait for it again.
+  void retry_later(const MemoryWait& wait, std::shared_ptr<EventSource> source) {
+    to_retry_[wait].push_back(std::move(source));
+  }
   void retry_all();
 
   // Memory to receive into, shared by all sources. Valid during one ready().
@@ -86,7 +101,7 @@ class EventLoop {
   std::unordered_map<EventSource*, std::shared_ptr<EventSource>> sources_;
   std::vector<std::shared_ptr<EventSource>> removed_;  // until the present events, which may refer to them, are handled
   std::vector<std::shared_ptr<EventSource>> to_flush_;
-  std::deque<std::shared_ptr<EventSource>> to_retry_;
+  std::map<MemoryWait, std::deque<std::shared_ptr<EventSource>>> to_retry_;
   std::unique_ptr<std::byte[]> scratch_ = std::make_unique<std::byte[]>(kScratch);
 };
 

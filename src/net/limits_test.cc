@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
 #include <thread>
 
+#include "net/admission.h"
 #include "net/handshake.h"
 #include "net/socket.h"
 #include "net/transport.h"
@@ -21,14 +23,23 @@ using namespace std::chrono_literals;
 constexpr std::size_t kLarge = wire::kMaxPayload;
 constexpr std::size_t kMedium = 128 << 10;  // fits into the buffers of a socket; not a small payload
 
-// Answers writes at once.
+// Answers writes at once, or keeps them.
 class Server : public Handler {
  public:
   void received(const ConnectionPointer& from, Incoming message) override {
+    ++received_;
+    for (int i = 0; i < notices_; ++i) from->send({.frame = wire::encode(wire::Pull{}, {})});
+    if (silent_) return kept_.push_back(std::move(message));
     from->send({.frame = wire::encode(wire::WriteReply{}, {.tag = message.header.tag})});
   }
   void closed(const ConnectionPointer&, const Error&) override { ++closed_; }
   std::atomic<int> closed_{0};
+  std::atomic<std::size_t> received_{0};
+  std::atomic<bool> silent_{false};
+  std::atomic<int> notices_{0};  // sent for each write
+
+ private:
+  std::vector<Incoming> kept_;  // used by the transport's only thread
 };
 
 class LimitsTest : public testing::Test {
@@ -49,12 +60,12 @@ class LimitsTest : public testing::Test {
     return std::move(*socket);
   }
   // Sends a write without the last `missing` bytes.
-  static void send_write(const Socket& socket, std::size_t size, std::size_t missing) {
+  static void send_write(const Socket& socket, std::size_t size, std::size_t missing, std::uint64_t tag = 1) {
     static const std::vector<std::byte> memory(kLarge);
     wire::WriteRequest request;
     request.extents.push_back({0, size});
     const std::span<const std::byte> payload(memory.data(), size);
-    auto frame = wire::encode_scattered(request, 1, std::span(&payload, 1), false);
+    auto frame = wire::encode_scattered(request, tag, std::span(&payload, 1), false);
     frame.resize(frame.size() + size - missing);
     ASSERT_TRUE(send_frame(socket.file(), frame, steady_now() + 5s));
   }
@@ -126,6 +137,37 @@ TEST_F(LimitsTest, SmallPayloadsHaveMemoryOfTheirOwn) {
   send_write(holder, kLarge, kLarge);
   const Socket other = connect();
   send_write(other, 64 << 10, 0);
+  EXPECT_TRUE(answered(other));
+}
+
+// They may be what the client must read to go on. Only replies count as requests that are not answered.
+TEST_F(LimitsTest, NoticesThatAPeerDoesNotReadDoNotStopItsRequests) {
+  server_.silent_ = true;
+  server_.notices_ = 20'000;  // more than the socket takes
+  listen({});
+  const Socket socket = connect();
+  send_write(socket, 1, 0, 1);
+  ASSERT_TRUE(wait([&] { return server_.received_ == 1; }));
+  send_write(socket, 1, 0, 2);
+  EXPECT_TRUE(wait([&] { return server_.received_ == 2; }));
+}
+
+// The payload of a large write and the replies of the small ones never come: the small payloads of one user wait.
+TEST_F(LimitsTest, SmallPayloadsOfOneUserLeaveMemoryForOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";
+  server_.silent_ = true;
+  listen({});
+  std::vector<Socket> greedy;
+  for (std::size_t sent = 0; sent <= 2 * (kLarge + Budget::kReserve); sent += Budget::kSmall) {
+    greedy.push_back(connect());
+    send_write(greedy.back(), Budget::kSmall, 0);
+  }
+  ASSERT_TRUE(wait([&] { return server_.received_ * Budget::kSmall >= kLarge / 2; }));
+  server_.silent_ = false;
+  ASSERT_EQ(::syscall(SYS_setresuid, -1, 65534, -1), 0);  // of this thread
+  const Socket other = connect();
+  ASSERT_EQ(::syscall(SYS_setresuid, -1, 0, -1), 0);
+  send_write(other, Budget::kSmall, 0);
   EXPECT_TRUE(answered(other));
 }
 

@@ -55,6 +55,19 @@ std::string read_all(const std::string& path) {
   }
 }
 
+// Whether the process is ending or has ended (PF_EXITING). The kernel then no longer shows its cgroup, also before its
+// parent has waited for it.
+bool is_exiting(const std::string& directory) {
+  constexpr unsigned long kExiting = 4;
+  const std::string text = read_all(directory + "/stat");
+  std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 1)));  // after the name
+  std::string state;
+  long parent = 0, group = 0, session = 0, terminal = 0, terminal_group = 0;
+  unsigned long flags = 0;
+  fields >> state >> parent >> group >> session >> terminal >> terminal_group >> flags;
+  return !fields || (flags & kExiting) != 0;
+}
+
 struct Output {
   std::string text{}, errors{};
   int status = 0;  // of waitpid()
@@ -200,7 +213,7 @@ Result<std::optional<ApplicationId>> job_of_peer(int socket, UserId user) {
   struct stat status {};
   const bool same_user = ::stat(directory.c_str(), &status) == 0 && status.st_uid == user;
   // The number may belong to another process once the peer has ended, which it has not if its descriptor is alive.
-  if (process.file() < 0 || !is_alive(process.file()) || !(sure || same_user))
+  if (process.file() < 0 || is_exiting(directory) || !is_alive(process.file()) || !(sure || same_user))
     return fail(ErrorCode::kDenied, "the process that opened the connection has ended, so its job is not known");
   return job_of_cgroup(text, user);
 }

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "net/admission.h"
@@ -28,7 +29,7 @@ class Server : public Handler {
     changed_.notify_all();
   }
   Result<Buffer> payload_memory(const ConnectionPointer&, const wire::Header& header) override {
-    return pool->allocate(header.payload_length);
+    return pool->try_allocate(header.payload_length);
   }
   void closed(const ConnectionPointer&, const Error&) override {}
 
@@ -67,37 +68,63 @@ struct Client : Handler {
   const std::vector<std::byte> data = std::vector<std::byte>(kPayload);
 };
 
-TEST(OwedPayloads, ArriveBehindARequestThatWaitsForMemory) {
-  Server server;
-  Client writer, other;
-  const auto transport = Transport::create({}).value();
-  const auto clients = Transport::create({}).value();
-  const Endpoint endpoint{Endpoint::Kind::kLocal, "owed", 0};
-  auto listener = transport->listen(endpoint, {.pulled_pool = server.pool}, server).value();
-  const auto first = connect_and_wait(*clients, endpoint, {}, writer).value();
-  const auto second = connect_and_wait(*clients, endpoint, {}, other).value();
-  wire::WriteRequest write;
-  write.on_request = true;
-  write.extents = {{0, kPayload}};
-  first->send({.frame = wire::encode(write, {.tag = 1})});
-  ASSERT_TRUE(server.wait_for(wire::Type::kWrite, 1));
+// The first client has announced a write; the second one uses all memory for requests that its user may have.
+class OwedPayloads : public testing::Test {
+ protected:
+  void SetUp() override {
+    // One thread, so that all connections wait in the same event loop.
+    transport_ = Transport::create({.threads = 1}).value();
+    clients_ = Transport::create({}).value();
+    listener_ = transport_->listen(endpoint_, {.pulled_pool = server_.pool}, server_).value();
+    first_ = connect_and_wait(*clients_, endpoint_, {}, writer_).value();
+    second_ = connect_and_wait(*clients_, endpoint_, {}, other_).value();
+    wire::WriteRequest write;
+    write.on_request = true;
+    write.extents = {{0, kPayload}};
+    first_->send({.frame = wire::encode(write, {.tag = 1})});
+    ASSERT_TRUE(server_.wait_for(wire::Type::kWrite, 1));
+    for (std::uint64_t tag = 1; tag <= 150; ++tag) send_list(second_, tag);
+    // Their replies may be large. A user holds no more than is free.
+    constexpr std::size_t kFull = kMaxRequestMemory / (wire::kMaxBody + 1024 + 512) / 2;
+    ASSERT_TRUE(server_.wait_for(wire::Type::kReadDirectory, kFull));
+    std::this_thread::sleep_for(100ms);
+    admitted_ = server_.count(wire::Type::kReadDirectory);
+    ASSERT_LT(admitted_, 150u);
+  }
+  void TearDown() override {
+    for (const auto& connection : {first_, second_}) connection->close({ErrorCode::kStopped, "the test is over"});
+    listener_.reset();
+  }
+  static void send_list(const ConnectionPointer& to, std::uint64_t tag) {
+    to->send({.frame = wire::encode(wire::ReadDirectoryRequest{.path = "d"}, {.tag = tag})});
+  }
+  void pull() { server_.writer()->send({.frame = wire::encode(wire::Pull{.write = 1}, {})}); }
 
-  // Requests with large replies use all memory for requests.
-  constexpr std::size_t kFull = kMaxRequestMemory / (wire::kMaxBody + 1024 + 512);
-  for (std::uint64_t tag = 1; tag <= 150; ++tag)
-    second->send({.frame = wire::encode(wire::ReadDirectoryRequest{.path = "d"}, {.tag = tag})});
-  ASSERT_TRUE(server.wait_for(wire::Type::kReadDirectory, kFull));
-  std::this_thread::sleep_for(100ms);
-  const std::size_t admitted = server.count(wire::Type::kReadDirectory);
-  ASSERT_LT(admitted, 150u);
-  first->send({.frame = wire::encode(wire::ReadDirectoryRequest{.path = "d"}, {.tag = 2})});
-  std::this_thread::sleep_for(100ms);
-  ASSERT_EQ(server.count(wire::Type::kReadDirectory), admitted) << "it waits for memory";
+  const Endpoint endpoint_{Endpoint::Kind::kLocal, "owed", 0};
+  Server server_;
+  Client writer_, other_;
+  std::unique_ptr<Transport> transport_, clients_;
+  std::unique_ptr<Listener> listener_;
+  ConnectionPointer first_, second_;
+  std::size_t admitted_ = 0;
+};
 
-  server.writer()->send({.frame = wire::encode(wire::Pull{.write = 1}, {})});
-  EXPECT_TRUE(server.wait_for(wire::Type::kPayload, 1));
-  for (const auto& connection : {first, second}) connection->close({ErrorCode::kStopped, "the test is over"});
-  listener.reset();
+TEST_F(OwedPayloads, ArriveBehindARequestThatWaitsForMemory) {
+  send_list(first_, 2);
+  std::this_thread::sleep_for(100ms);
+  ASSERT_EQ(server_.count(wire::Type::kReadDirectory), admitted_) << "it waits for memory";
+  pull();
+  EXPECT_TRUE(server_.wait_for(wire::Type::kPayload, 1));
+}
+
+// The second client waits for request memory, which stays in use; the payload waits for memory of another kind.
+TEST_F(OwedPayloads, GetMemoryAlthoughOthersWaitForMemoryOfAnotherKind) {
+  std::optional<Buffer> all = server_.pool->allocate(16 << 20);
+  pull();
+  std::this_thread::sleep_for(100ms);
+  EXPECT_EQ(server_.count(wire::Type::kPayload), 0u);
+  all.reset();
+  EXPECT_TRUE(server_.wait_for(wire::Type::kPayload, 1));
 }
 
 }  // namespace

@@ -41,14 +41,19 @@ bool ListenerState::add_user(std::optional<std::uint32_t> user) {
   std::size_t most = user ? options.max_connections_per_user : std::max<std::size_t>(options.max_connections / 4, 1);
   if (user == 0U || user == ::geteuid()) most = SIZE_MAX;
   Lock lock(mutex);
-  const auto it = users.try_emplace(user, 0).first;
-  return it->second < most ? (++it->second, true) : false;
+  User& entry = users[user];
+  return entry.connections < most ? (++entry.connections, true) : false;
 }
 
 void ListenerState::remove_user(std::optional<std::uint32_t> user) {
   Lock lock(mutex);
   const auto it = users.find(user);
-  if (--it->second == 0) users.erase(it);
+  if (--it->second.connections == 0) users.erase(it);
+}
+
+std::shared_ptr<UserMemory> ListenerState::memory_of(std::optional<std::uint32_t> user) {
+  Lock lock(mutex);
+  return users[user].memory;
 }
 
 bool ListenerState::has_unsent() {
@@ -225,6 +230,7 @@ bool StreamConnection::admit() {
     close_for_violation(fine.error());
     return false;
   }
+  if (request && !user_memory_) user_memory_ = listener_->memory_of(user_);
   const bool pulled = request && header.type == wire::Type::kPayload;  // belongs to a request that is in flight
   if (request && !pulled && header.payload_length > Budget::kSmall && exceeds_credit(header)) return false;
   Buffer buffer;
@@ -267,11 +273,28 @@ bool StreamConnection::find_memory(const wire::Header& header, Buffer& buffer, R
       return false;
     }
     buffer = std::move(*memory);
-  } else {
-    if (!node_side()) parts = handler_.receive_memory(header, reader_.body());
-    if (parts.empty()) buffer = established_.pool->try_allocate(header.payload_length);
+    return !buffer.empty() || wait_for_memory({MemoryWait::Kind::kPulledPayloads});
   }
-  return !parts.empty() || !buffer.empty() || wait_for_memory();
+  const bool small = node_side() && header.payload_length <= Budget::kSmall;
+  if (small && !established_.pool->within_share(*user_memory_->small_payloads, header.payload_length) &&
+      !wait_for_memory({MemoryWait::Kind::kPayloads, user_}))
+    return false;
+  if (!node_side()) parts = handler_.receive_memory(header, reader_.body());
+  if (!parts.empty()) return true;
+  buffer = established_.pool->try_allocate(header.payload_length);
+  if (buffer.empty()) return wait_for_memory({MemoryWait::Kind::kPayloads});
+  if (small) buffer.charge(user_memory_->small_payloads);
+  return true;
+}
+
+// False: there is no memory for the request now.
+bool StreamConnection::find_request_memory(const Charge& charge) {
+  const auto room = [&] { return kMaxRequestMemory - listener_->request_memory - charge.memory; };
+  const auto within_share = [&] { return user_memory_->requests == 0 || user_memory_->requests <= room(); };
+  if (room() >= 0 && within_share()) return true;
+  listener_->waiting_for_memory = true;  // before the second check: a release after this wakes us
+  if (room() < 0) return wait_for_memory({MemoryWait::Kind::kRequests});
+  return within_share() || wait_for_memory({MemoryWait::Kind::kRequests, user_});
 }
 
 Result<void> StreamConnection::check_kind(const wire::Header& header, bool request) const {
@@ -293,25 +316,17 @@ bool StreamConnection::admit_request(const wire::Header& header) {
     return false;
   }
   const Charge charge = charge_of(header, reader_.body());
-  bool owes = false;  // a payload that was asked for follows: requests before it must not wait for memory
+  if (!find_request_memory(charge)) return false;
   {
     Lock lock(mutex_);
-    owes = owed_payloads_ > 0;
-  }
-  const auto fits = [&] { return owes || listener_->request_memory + charge.memory <= kMaxRequestMemory; };
-  if (!fits()) {
-    listener_->waiting_for_memory = true;  // before the second check: a release after this wakes us
-    if (!fits()) return wait_for_memory();
-  }
-  {
-    Lock lock(mutex_);
-    const auto verdict = admission_.check(listener_->options.limits, header.tag, charge, queue_.size());
+    const auto verdict = admission_.check(listener_->options.limits, header.tag, charge);
     if (verdict == Admission::Verdict::kOver) {
       pause_ = Pause::kForReplies;  // under the lock: a thread that sends a reply now must see it
       return false;
     }
     if (verdict == Admission::Verdict::kFits) {
       listener_->request_memory += charge.memory;
+      user_memory_->requests += charge.memory;
       admission_.add(header.tag, charge);
       return true;
     }
@@ -320,14 +335,18 @@ bool StreamConnection::admit_request(const wire::Header& header) {
   return false;
 }
 
-bool StreamConnection::wait_for_memory() {
+// True: it must not wait, because a payload that was asked for follows on this connection. False: it is paused. If the
+// memory for payloads is used up, it waits in any case.
+bool StreamConnection::wait_for_memory(const MemoryWait& wait) {
   Lock lock(mutex_);
-  pause_ = Pause::kForMemory;
+  const bool in_use = wait.kind != MemoryWait::Kind::kRequests && !wait.user;
+  if (owed_payloads_ > 0 && !in_use) return true;
+  pause_ = Pause::kForMemory;  // under the lock: a thread that asks for a payload now must see it
   if (loop_->on_loop())
-    loop_->retry_later(shared_from_this());
+    loop_->retry_later(wait, shared_from_this());
   else
-    loop_->post([self = shared_from_this()] {
-      self->loop_->retry_later(self);
+    loop_->post([wait, self = shared_from_this()] {
+      self->loop_->retry_later(wait, self);
       self->loop_->retry_all();  // memory may have been released in between
     });
   return false;
@@ -395,14 +414,12 @@ void StreamConnection::resume() {
   update_interest();
 }
 
-bool StreamConnection::retry() {
+void StreamConnection::retry() {
   {
     Lock lock(mutex_);
-    if (pause_ != Pause::kForMemory) return true;
+    if (pause_ != Pause::kForMemory) return;
   }
   resume();
-  Lock lock(mutex_);
-  return stage_ >= Stage::kEnding || pause_ != Pause::kForMemory;
 }
 
 // Only the node closes connections of peers that make no progress. Clients have deadlines per request.

@@ -25,6 +25,13 @@ namespace tutti::net {
 class StreamConnection;
 
 // Shared by the connections of one listener. Thread-safe.
+// What the requests of one user hold of a listener's memory. No user holds more than is free then, so that requests of
+// one user that wait behind each other leave memory for the others. Thread-safe.
+struct UserMemory {
+  std::atomic<std::int64_t> requests{0};                                              // bytes, without payloads
+  std::shared_ptr<BufferAccount> small_payloads = std::make_shared<BufferAccount>();  // they need no credit
+};
+
 struct ListenerState {
   ListenOptions options;
   Handler* handler = nullptr;
@@ -37,14 +44,19 @@ struct ListenerState {
   // Counts a connection of this user (nothing: not authenticated yet). False: it has too many.
   bool add_user(std::optional<std::uint32_t> user);
   void remove_user(std::optional<std::uint32_t> user);
+  // Of a user with a connection.
+  std::shared_ptr<UserMemory> memory_of(std::optional<std::uint32_t> user);
   void forget(StreamConnection* key);
   bool has_unsent();  // a connection has frames that are not sent yet
 
   Mutex mutex;
   std::condition_variable all_closed;
   std::map<StreamConnection*, std::weak_ptr<StreamConnection>> open TUTTI_GUARDED_BY(mutex);  // authenticated or not
-  std::map<std::optional<std::uint32_t>, std::size_t> users
-      TUTTI_GUARDED_BY(mutex);  // connections by user; nothing: not authenticated
+  struct User {
+    std::size_t connections = 0;
+    std::shared_ptr<UserMemory> memory = std::make_shared<UserMemory>();
+  };
+  std::map<std::optional<std::uint32_t>, User> users TUTTI_GUARDED_BY(mutex);  // nothing: not authenticated
 };
 
 // Two locks: `receiving_` is held by the thread that receives and calls the handler, which is the loop's thread or one
@@ -89,7 +101,7 @@ class StreamConnection final : public Connection,
   void ready(std::uint32_t events) override;
   TimePoint tick(TimePoint now) override;
   void flush() override;
-  bool retry() override;
+  void retry() override;
   void stopped() override;
 
  private:
@@ -136,7 +148,8 @@ class StreamConnection final : public Connection,
   bool find_memory(const wire::Header& header, Buffer& buffer, ReceiveMemory& parts) TUTTI_REQUIRES(receiving_);
   Result<void> check_kind(const wire::Header& header, bool request) const;
   bool admit_request(const wire::Header& header) TUTTI_REQUIRES(receiving_);
-  bool wait_for_memory() TUTTI_REQUIRES(receiving_);
+  bool find_request_memory(const Charge& charge) TUTTI_REQUIRES(receiving_);
+  bool wait_for_memory(const MemoryWait& wait) TUTTI_REQUIRES(receiving_);
   void deliver() TUTTI_REQUIRES(receiving_);
   void deliver_on_loop(Incoming message) TUTTI_REQUIRES(mutex_);
   bool begin_awaiting(std::uint64_t tag);
@@ -172,7 +185,8 @@ class StreamConnection final : public Connection,
   std::shared_ptr<ListenerState> listener_;  // the node's side only
   Established established_;
   std::unique_ptr<NodeHandshake> handshake_;
-  std::optional<std::uint32_t> user_;  // under which the listener counts this connection
+  std::optional<std::uint32_t> user_;        // under which the listener counts this connection
+  std::shared_ptr<UserMemory> user_memory_;  // from the first request on
   TimePoint opened_ = steady_now();
 
   Mutex receiving_;

@@ -115,6 +115,27 @@ void DataPath::assign_id(RequestExtent& extent) {
   extents_[extent.id] = &extent;
 }
 
+// A request that ends while it is started makes others ready: any number of them may follow each other, so an inner
+// call leaves them to the outer one.
+void DataPath::start(std::span<ClientRequest* const> requests) {
+  static thread_local DataPath* starting = nullptr;
+  static thread_local std::deque<ClientRequest*> more;
+  if (requests.empty()) return;
+  if (starting == this) {
+    more.insert(more.end(), requests.begin(), requests.end());
+    return;
+  }
+  DataPath* const outer = std::exchange(starting, this);
+  std::deque<ClientRequest*> of_outer = std::exchange(more, {requests.begin(), requests.end()});
+  while (!more.empty()) {
+    ClientRequest& next = *more.front();
+    more.pop_front();
+    start(next);
+  }
+  more = std::move(of_outer);
+  starting = outer;
+}
+
 void DataPath::start(ClientRequest& request) {
   if (request.transfers())
     schedule(request);
@@ -469,7 +490,7 @@ void DataPath::carry_out(Effects& effects) {
     request->head.now = now;
     reply(*request);
   }
-  for (ClientRequest* request : effects.ready) start(*request);
+  start(effects.ready);
   if (effects.answers.empty() && completed.empty()) return;
   const std::size_t answered = effects.answers.size();
   effects.answers.clear();

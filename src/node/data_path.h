@@ -130,6 +130,7 @@ class DataPath : private CompletionSink {
   static void copy_joined_pages(std::span<Operation* const> operations);
 
   void start(ClientRequest& request);
+  void start(std::span<ClientRequest* const> requests);
   void schedule(ClientRequest& request);
   void start_barrier(ClientRequest& request);
 
@@ -193,8 +194,8 @@ class DataPath : private CompletionSink {
   std::size_t in_turn_ TUTTI_GUARDED_BY(mutex_) = 0;  // of those, not over their share: later ones wait behind them
   std::deque<std::unique_ptr<EngineBatch>> waiting_for_payload_
       TUTTI_GUARDED_BY(mutex_);  // writes, in order of dispatch; some may be in the engine in part
-  // Batches that lack only payloads of clients that are late, by one of these clients. Nothing looks at them until its
-  // payloads have arrived or are lost.
+  // Batches that lack only payloads of clients that are late, by client; nullptr: of several clients. Nothing looks at
+  // them until the payloads of one of their clients have arrived or are lost.
   std::map<PulledPayloads*, std::vector<std::unique_ptr<EngineBatch>>> parked_ TUTTI_GUARDED_BY(mutex_);
   std::size_t parked_count_ TUTTI_GUARDED_BY(mutex_) = 0;
   std::size_t late_payloads_ TUTTI_GUARDED_BY(mutex_) = 0;

@@ -79,16 +79,31 @@ void DataPath::park(std::size_t index) {
   if (std::exchange(engine_batch->ahead, false)) --ahead_;
   set_aside(*engine_batch);
   ++parked_count_;
-  parked_[engine_batch->without_payload.front()->request->pulled_payloads].push_back(std::move(engine_batch));
+  PulledPayloads* const first = engine_batch->without_payload.front()->request->pulled_payloads;
+  const bool alone = std::ranges::all_of(engine_batch->without_payload, [&](const RequestExtent* extent) {
+    return extent->request->pulled_payloads == first;
+  });
+  parked_[alone ? first : nullptr].push_back(std::move(engine_batch));
 }
 
+// Its payloads have arrived or are lost.
 void DataPath::unpark(PulledPayloads& connection) {
-  const auto found = parked_.find(&connection);
-  if (found == parked_.end()) return;
-  for (auto& engine_batch : found->second) waiting_for_payload_.push_back(std::move(engine_batch));
-  parked_count_ -= found->second.size();
-  parked_.erase(found);
-  payloads_missing_ = true;
+  const auto concerned = [&](const std::unique_ptr<EngineBatch>& engine_batch) {
+    return std::ranges::any_of(engine_batch->without_payload, [&](const RequestExtent* extent) {
+      return extent->request->pulled_payloads == &connection;
+    });
+  };
+  for (PulledPayloads* const key : {&connection, static_cast<PulledPayloads*>(nullptr)}) {
+    const auto found = parked_.find(key);
+    if (found == parked_.end()) continue;
+    auto& parked = found->second;
+    const auto others = std::stable_partition(parked.begin(), parked.end(), concerned);
+    parked_count_ -= static_cast<std::size_t>(others - parked.begin());
+    std::move(parked.begin(), others, std::back_inserter(waiting_for_payload_));
+    parked.erase(parked.begin(), others);
+    if (parked.empty()) parked_.erase(found);
+  }
+  payloads_missing_ = !waiting_for_payload_.empty();
 }
 
 // Asks for payloads and passes on what has arrived. True: it waits for a payload that is on its way, or for memory.

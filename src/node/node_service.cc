@@ -176,8 +176,11 @@ void NodeService::received(const net::ConnectionPointer& from, net::Incoming mes
   if (header.reply) return from->close({ErrorCode::kProtocol, "a client sent a reply"});
   const auto type = static_cast<unsigned>(header.type);
   if (type >= static_cast<unsigned>(wire::Type::kPolicyShow)) return receive_control(from, session, message);
-  if (auto allowed = may_act_for(*session->caller()); !allowed)
+  if (auto allowed = may_act_for(*session->caller()); !allowed) {
+    // A reply to a message that needs none would be counted nowhere, and the client need not read it.
+    if (wire::is_one_way(header.type)) return from->close(allowed.error());
     return from->send({.frame = wire::encode_failure(header.type, header.tag, wire::to_head(allowed.error()))});
+  }
   if (wire::is_one_way(header.type)) return receive_one_way(from, *session, std::move(message));
   if (is_data(header.type)) return receive_data(from, session, std::move(message));
   receive_namespace(from, session, std::move(message));

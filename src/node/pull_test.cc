@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Payloads that a live node pulls, and clients that break the rules for them.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "base/temporary_directory.h"
+#include "node/data_path.h"
 #include "node/engine_latch_testing.h"
 #include "node/node.h"
 #include "node/test_client.h"
@@ -17,6 +19,21 @@ namespace tutti::node {
 namespace {
 
 constexpr std::size_t kSize = 1 << 20;
+
+// Threads that are created while it exists have 512 KiB.
+class SmallStacks {
+ public:
+  SmallStacks() {
+    ::pthread_getattr_default_np(&before_);
+    pthread_attr_t small = before_;
+    ::pthread_attr_setstacksize(&small, 512 << 10);
+    ::pthread_setattr_default_np(&small);
+  }
+  ~SmallStacks() { ::pthread_setattr_default_np(&before_); }
+
+ private:
+  pthread_attr_t before_{};
+};
 
 class PullTest : public testing::Test {
  protected:
@@ -183,6 +200,47 @@ TEST_F(PullTest, ATagIsUsedOnceUntilItsAnswer) {
 }
 
 // Neither a stop nor a lost connection leaves anything behind.
+// Each of them ends as soon as it is started, and makes the next one ready.
+TEST_F(PullTest, AnyNumberOfLateRequestsMayWaitBehindAWrite) {
+  options_.limits.requests = 20'000;
+  SmallStacks small_stacks;
+  start();
+  auto writer = std::make_optional<TestClient>(endpoint_);
+  const auto file = create(*writer);
+  ASSERT_TRUE(writer->pulled(announce(*writer, file, {{0, kSize}})));
+  TestClient client(endpoint_);
+  wire::TruncateRequest truncate{.size = 5};
+  truncate.data.file = file;
+  truncate.data.deadline = TimePoint(std::chrono::nanoseconds(1));
+  std::uint64_t last = 0;
+  for (int i = 0; i < 9'000; ++i) last = client.send(truncate);
+  client.call(wire::LookupRequest{.path = "f"});  // all of them have arrived
+  EXPECT_FALSE(client.answered(last));
+  writer.reset();
+  EXPECT_EQ(client.head(last).status, wire::kExpired);
+}
+
+// Policy `to` merges two writes. One client sends its payload late, the other one never.
+TEST_F(PullTest, AWriteIsNotDelayedByOneThatItWasMergedWith) {
+  constexpr std::size_t kPart = 128 << 10;
+  options_.policy = "to";
+  options_.depth = 1;
+  start();
+  TestClient busy(endpoint_), silent(endpoint_), late(endpoint_);
+  const auto file = create(busy);
+  std::vector<std::uint64_t> first;  // they occupy the queue while the next ones arrive
+  for (std::uint64_t i = 1; i <= DataPath::kPulledAhead + 1; ++i)
+    first.push_back(announce(busy, file, {{(i * 10) * kPart, kPart}}));
+  ASSERT_TRUE(busy.pulled(first.front()));
+  announce(silent, file, {{0, kPart}});
+  const auto tag = announce(late, file, {{kPart, kPart}});
+  ASSERT_TRUE(late.pulled(tag));
+  std::this_thread::sleep_for(4 * DataPath::kPullPatience);
+  late.tell(wire::Payload{}, tag, std::string(kPart, 'l'));
+  EXPECT_EQ(late.head(tag).status, 0);
+  EXPECT_FALSE(silent.is_closed()) << "it was answered because the other client was disconnected";
+}
+
 TEST_F(PullTest, TheNodeStopsWhilePayloadsAreAwaited) {
   start();
   {

@@ -122,6 +122,10 @@ class TestClient : public net::Handler {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return pulls_.contains(tag); });
   }
+  bool is_closed() {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
   bool closed_by_node() {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return closed_; });

@@ -155,7 +155,7 @@ bool SimulatedConnection::admit(const wire::Header& header, std::span<const std:
   if (header.type == wire::Type::kPayload) return header.payload_length == 0 || find_pulled_memory(header, memory);
   if (wire::is_one_way(header.type)) return true;
   const net::Charge charge = net::charge_of(header, body);
-  const auto verdict = admission_.check(listener_->options.limits, header.tag, charge, queue_.size());
+  const auto verdict = admission_.check(listener_->options.limits, header.tag, charge);
   if (verdict == net::Admission::Verdict::kRepeated) {
     end({ErrorCode::kProtocol, fmt::format("request {} is already in progress", header.tag)});
     return false;
