@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * semantics DIRECTORY: file pointers, counts, mixtures with calls that are not rearranged, errors. Four ranks. */
 #define _GNU_SOURCE
+#include <malloc.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -221,6 +222,111 @@ static void failed_write(const char* name, const char* plan) {
   MPI_File_close(&file);
 }
 
+/* After a failed begin the MPI library knows nothing of the call; the end returns the error, too. */
+static void failed_split(const char* name) {
+  MPI_File file = open_file(name, MPI_MODE_CREATE | MPI_MODE_RDWR, "tutti_plan", "resonant");
+  int data[kInts], back[kInts];
+  MPI_Status status;
+  fill(data, 0);
+  for (int with_end = 0; with_end < 2; ++with_end) {
+    const int count = rank == 1 ? -1 : kInts;
+    expect_same_error(MPI_File_write_at_all_begin(file, 0, data, count, MPI_INT), "begin");
+    if (with_end) expect_same_error(MPI_File_write_at_all_end(file, data, &status), "end after a failed begin");
+    const MPI_Offset offset = (MPI_Offset)rank * kBlock;
+    expect(MPI_File_write_at_all_begin(file, offset, data, kInts, MPI_INT) == MPI_SUCCESS, "the next begin");
+    expect(MPI_File_write_at_all_end(file, data, &status) == MPI_SUCCESS, "the next end");
+  }
+  MPI_File_read_at_all(file, (MPI_Offset)rank * kBlock, back, kInts, MPI_INT, &status);
+  expect(memcmp(data, back, sizeof data) == 0, "data of the split call after the failed one");
+  MPI_File_close(&file);
+}
+
+static char letter(long offset) {
+  return (char)('a' + offset % 23);
+}
+
+/* Whether the rank's part of a file of letters is in `data`. */
+static int has_letters(const char* data, long offset, long count) {
+  for (long i = 0; i < count; ++i)
+    if (data[i] != letter(offset + i)) return 0;
+  return 1;
+}
+
+/* A message is larger than the buffer, so it is sent in pieces. Then all ranks read nearly the same bytes, more than
+ * the agents have memory for at once. */
+static void large_messages(const char* name) {
+  enum { kPart = 300001 };
+  MPI_File file;
+  MPI_Info info;
+  MPI_Status status;
+  char* data = malloc((size_t)kPart * (size_t)size);
+  if (rank == 0) unlink(name);
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "tutti_plan", "resonant");
+  MPI_Info_set(info, "tutti_buffer", "65536");
+  MPI_Info_set(info, "striping_unit", "1048576");
+  MPI_Info_set(info, "striping_factor", "2");
+  expect(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file) == MPI_SUCCESS, "open");
+  MPI_Info_free(&info);
+  const long offset = (long)rank * kPart, all = (long)size * kPart;
+  for (long i = 0; i < kPart; ++i) data[i] = letter(offset + i);
+  expect(MPI_File_write_at_all(file, offset, data, kPart, MPI_BYTE, &status) == MPI_SUCCESS, "a large write");
+  memset(data, 0, (size_t)all);
+  const long first = rank, count = all - size; /* so that no two messages have the same bytes */
+  expect(MPI_File_read_at_all(file, first, data, (int)count, MPI_BYTE, &status) == MPI_SUCCESS, "a read by all ranks");
+  expect(has_letters(data, first, count), "data that all ranks read");
+  MPI_File_close(&file);
+  free(data);
+}
+
+/* A rank has no memory for the buffer of its own bytes: MPI carries out the call. */
+static void no_memory(const char* name, const char* plan) {
+  MPI_File file = open_file(name, MPI_MODE_CREATE | MPI_MODE_RDWR, "tutti_plan", plan);
+  MPI_Datatype type;
+  MPI_Status status;
+  char data[kBlock], back[kBlock];
+  for (int i = 0; i < kBlock; ++i) data[i] = letter(rank + i);
+  memset(back, 0, sizeof back);
+  MPI_Type_vector(kBlock / 2, 1, 2, MPI_BYTE, &type);
+  MPI_Type_commit(&type);
+  MPI_File_write_at_all(file, 0, data, 0, type, &status); /* what MPI allocates at the first call */
+  struct rlimit limit, old;
+  getrlimit(RLIMIT_AS, &old);
+  limit = old;
+  long kilobytes = 0;
+  char line[256];
+  FILE* in = fopen("/proc/self/status", "r");
+  while (in && fgets(line, sizeof line, in)) sscanf(line, "VmSize: %ld", &kilobytes);
+  if (in) fclose(in);
+  limit.rlim_cur = (rlim_t)(kilobytes + 2048) * 1024;
+  if (rank == 1 && in) setrlimit(RLIMIT_AS, &limit);
+  expect(MPI_File_write_at_all(file, rank * kBlock, data, 1, type, &status) == MPI_SUCCESS, "write without memory");
+  setrlimit(RLIMIT_AS, &old);
+  MPI_File_read_at_all(file, rank * kBlock, back, 1, type, &status);
+  for (int i = 0; i < kBlock; i += 2) expect(back[i] == data[i], "data written without memory");
+  MPI_Type_free(&type);
+  MPI_File_close(&file);
+}
+
+/* Some MPI libraries take "ufs:" for the name of a file system. The collective write must use the same file as they. */
+static void prefixed(void) {
+  int data[kInts], back[kInts];
+  MPI_Status status;
+  for (int i = 0; rank == 0 && i < 2; ++i) {
+    FILE* out = fopen(i == 0 ? "ufs:prefixed" : "prefixed", "w");
+    if (out) fclose(out);
+  }
+  MPI_File file = open_file("ufs:prefixed", MPI_MODE_RDWR, "tutti_plan", "resonant");
+  fill(data, 0);
+  memset(back, 0, sizeof back);
+  expect(MPI_File_write_at_all(file, (MPI_Offset)rank * kBlock, data, kInts, MPI_INT, &status) == MPI_SUCCESS, "write");
+  MPI_File_sync(file);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_File_read_at(file, (MPI_Offset)rank * kBlock, back, kInts, MPI_INT, &status); /* independent */
+  expect(memcmp(data, back, sizeof data) == 0, "the file of a name with a prefix");
+  MPI_File_close(&file);
+}
+
 /* The library cannot open the file a second time: MPI carries out the call. */
 static void replaced(const char* name) {
   MPI_File file = open_file(name, MPI_MODE_CREATE | MPI_MODE_RDWR, "tutti_plan", "resonant");
@@ -240,6 +346,7 @@ static void replaced(const char* name) {
 }
 
 int main(int argc, char** argv) {
+  mallopt(M_MMAP_THRESHOLD, 1 << 20); /* for no_memory(): large memory is not taken from what was freed */
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -254,6 +361,11 @@ int main(int argc, char** argv) {
   failed_write(name, "resonant");
   failed_write(name, "timed");
   failed_write(name, "two-phase");
+  failed_split(name);
+  large_messages(name);
+  no_memory(name, "independent");
+  no_memory(name, "timed");
+  prefixed();
   replaced(name);
   int all = 0;
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -46,12 +46,31 @@ grep -q "granted" "$directory/second.log" || fail "the turn did not end in the p
 kill $job
 wait $job || true
 
+# A split call whose begin fails does not keep the turn.
+TUTTI_APP=4 run -x LD_PRELOAD="$library" "$phases" "$directory/file" 1000 fail > "$directory/failed.log" 2>&1 &
+job=$!
+wait_for 'grep -q "the begin has failed" "$directory/failed.log"'
+TUTTI_APP=5 timeout 30 "$tutti" turn --max-wait 10s --verbose -- true 2> "$directory/third.log" || fail "the turn after a failed begin"
+grep -q "granted" "$directory/third.log" || fail "a failed begin kept the turn"
+kill $job
+wait $job || true
+
 # 4. tutti mpirun finds the library for the program.
 unset TUTTI_GATE
 TUTTI_GATE=off timeout 60 "$tutti" mpirun mpiexec.openmpi --oversubscribe -n 2 "$phases" "$directory/file" 0 \
   > "$directory/mpirun.log" 2>&1 || fail "tutti mpirun"
 grep -q "2 collective calls rearranged" "$directory/mpirun.log" || fail "tutti mpirun without the library"
+# Two programs of one job: both get the library. Else the one with it waits for the other.
+TUTTI_GATE=off timeout 60 "$tutti" mpirun mpiexec.openmpi --oversubscribe -n 1 "$phases" "$directory/file" 0 \
+  : -n 1 "$phases" "$directory/file" 0 > "$directory/two.log" 2>&1 || fail "tutti mpirun of two programs"
+grep -q "2 collective calls rearranged" "$directory/two.log" || fail "tutti mpirun of two programs without the library"
 "$tutti" mpirun --print -- -n 2 "$phases" | grep -q "^LD_PRELOAD=/.*libtutti-mpi-openmpi.so$" || fail "tutti mpirun --print"
 if "$tutti" mpirun --print true 2> "$directory/wrong.log"; then fail "a program without MPI"; fi
 grep -q "set --mpi" "$directory/wrong.log" || fail "the message for a program without MPI"
+# A script that starts a job is not run to learn its MPI.
+printf '#!/bin/sh\ntouch "%s/started"\n' "$directory" > "$directory/job.sh"
+chmod +x "$directory/job.sh"
+"$tutti" mpirun --print "$directory/job.sh" 2> "$directory/wrong.log" && fail "a script without --mpi"
+"$tutti" mpirun --print --mpi openmpi "$directory/job.sh" > "$directory/print.log" || fail "a script with --mpi"
+[ ! -e "$directory/started" ] || fail "tutti mpirun --print ran the script"
 echo "turns, tools and tutti mpirun work"

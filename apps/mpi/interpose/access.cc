@@ -149,8 +149,8 @@ Gathered gather(const OpenFile& file, const Local& local, Direction direction) {
 // The same on all ranks: decides without communication whether a call is rearranged.
 bool rearranged(const OpenFile& file, Direction direction) {
   const bool permitted = direction == Direction::kWrite ? file.writable() : file.readable();
-  return permitted && file.settings.rearrange && file.native && !file.atomic && !file.failed && !file.sequential() &&
-         file.size > 1;
+  return permitted && file.settings.rearrange && file.native && !file.atomic && !file.left_to_mpi &&
+         !file.sequential() && file.size > 1;
 }
 
 Outcome plain(OpenFile& file) {
@@ -175,7 +175,7 @@ Outcome transfer(OpenFile& file, const Access& access, const Local& local, const
   }
   const Agreement result = Transfer(file, *plan, local.list, *local.memory, access.direction).run();
   if (result.code == kFallBack) {
-    file.failed = true;
+    file.left_to_mpi = true;
     return plain(file);
   }
   if (result.code != kFine) return {.result = raise_error(access.handle, static_cast<int>(result.code))};
@@ -221,15 +221,16 @@ int blocking(const Access& access, MPI_Status* status, Plain call) {
   return result;
 }
 
-// A split collective is complete after its begin; its end returns the result.
+// A split collective is complete after its begin; its end returns the result. After a failed begin the MPI library
+// knows nothing of the call, so the end must not go there. A program may also leave out that end.
 template <typename Plain>
 int begin(const Access& access, Plain call) {
   const auto file = Process::current().find(access.handle);
-  if (!file || file->split.active) return call();
+  if (!file || (file->split.active && file->split.result == MPI_SUCCESS)) return call();
   const Outcome outcome = perform(*file, access);
   const int result = outcome.plain ? call() : outcome.result;
-  file->split = {result == MPI_SUCCESS, outcome.plain, outcome.bytes, result};
-  if (!outcome.plain) end_use(*file);
+  file->split = {!outcome.plain || result == MPI_SUCCESS, outcome.plain, outcome.bytes, result};
+  if (!outcome.plain || result != MPI_SUCCESS) end_use(*file);  // else end() does
   return result;
 }
 
@@ -239,6 +240,7 @@ int end(MPI_File handle, MPI_Status* status, Plain call) {
   if (!file || !file->split.active) return call();
   file->split.active = false;
   if (!file->split.plain) {
+    if (file->split.result != MPI_SUCCESS) return raise_error(handle, file->split.result);
     set_status(status, file->split.bytes);
     return MPI_SUCCESS;
   }

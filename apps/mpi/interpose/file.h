@@ -43,7 +43,7 @@ struct OpenFile {
   bool view_known = true;  // false: the file type of this rank's view cannot be flattened
   bool native = true;      // data representation
   bool atomic = false;
-  bool failed = false;  // calls are left to the MPI library after a failure
+  bool left_to_mpi = false;  // because of a failure, or of where the file is
   MountFile mount;
   Activity activity{};
   SplitCall split{};

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // MPI_File_open, MPI_File_close and the calls that change how an open file is used.
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -92,18 +94,65 @@ struct FileMessage {
   std::uint32_t stripe_count = 0, targets = 0;
   bool discovered = false, set = false;
   bool turns = false;
+  bool prefixed = false;  // what MPI opened is the name without its prefix
+  bool rearrange = true;
   collective::DeviceProfile device{};
 };
 
-// ROMIO accepts the name of a file system before the path, as in "ufs:/scratch/file".
-std::string absolute_path(const char* name) {
+// ROMIO accepts the name of a file system before the path, as in "ufs:/scratch/file". The length of "ufs:", else 0.
+std::size_t prefix_length(std::string_view name) {
+  const auto colon = name.find(':');
+  if (colon == std::string_view::npos || colon < 2 || name.substr(0, colon).find('/') != std::string_view::npos)
+    return 0;
+  return colon + 1;
+}
+
+bool exists(const char* path) {
   std::error_code ignored;
-  std::string_view path = name;
-  const auto colon = path.find(':');
-  if (colon != std::string_view::npos && path.substr(0, colon).find('/') == std::string_view::npos &&
-      !std::filesystem::exists(name, ignored))
-    path.remove_prefix(colon + 1);
-  return std::filesystem::absolute(path, ignored).string();
+  return std::filesystem::exists(path, ignored);
+}
+
+// Open MPI has two components for files. OMPIO takes the prefix for a part of the name; ROMIO does not.
+#ifdef OPEN_MPI
+constexpr bool kPrefixMayBelong = true;
+#else
+constexpr bool kPrefixMayBelong = false;
+#endif
+
+// Of rank 0, for a file that MPI has opened.
+bool prefix_removed(const char* name) {
+  return prefix_length(name) > 0 && !(kPrefixMayBelong && exists(name));
+}
+
+std::string absolute_path(const char* name, bool prefixed) {
+  std::error_code ignored;
+  return std::filesystem::absolute(name + (prefixed ? prefix_length(name) : 0), ignored).string();
+}
+
+// File systems on which MPI libraries lock what they read and write, because clients cache it.
+bool needs_locks(const std::string& path) {
+  struct statfs status {};
+  if (::statfs(path.c_str(), &status) != 0) return false;
+  constexpr std::uint32_t kSmb2 = 0xfe534d42, kCifs = 0xff534d42;
+  const auto type = static_cast<std::uint32_t>(status.f_type);
+  return type == NFS_SUPER_MAGIC || type == SMB_SUPER_MAGIC || type == kSmb2 || type == kCifs;
+}
+
+// Why collective calls of a file must be left to the MPI library; empty: they need not be.
+std::string why_not_rearranged(const char* name, const std::string& path) {
+  const char* const rest = name + prefix_length(name);
+  if (kPrefixMayBelong && rest != name && exists(name) && exists(rest))
+    return fmt::format("{} and {} exist, and Open MPI does not tell which of them it opened", name, rest);
+  if (needs_locks(path)) return path + " is on NFS or SMB, which need the MPI library's locks";
+  return "";
+}
+
+// Of rank 0.
+bool may_rearrange(const char* name, bool prefixed, const Settings& settings) {
+  const std::string why = why_not_rearranged(name, absolute_path(name, prefixed));
+  if (!why.empty() && settings.rearrange)
+    Process::current().say_once(why + "; its collective calls are left to the MPI library");
+  return why.empty();
 }
 
 std::optional<Layout> discover_layout(const std::string& path) {
@@ -124,8 +173,10 @@ void warn_about_hints(const std::string& path, const Layout& layout, const Setti
 }
 
 // Of rank 0.
-FileMessage examine(const std::string& path, const Settings& settings, Layout& layout) {
+FileMessage examine(const char* name, const Settings& settings, Layout& layout) {
   FileMessage message;
+  message.prefixed = prefix_removed(name);
+  const std::string path = absolute_path(name, message.prefixed);
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) message.inode = status.st_ino;
   const auto discovered = discover_layout(path);
@@ -163,15 +214,16 @@ std::shared_ptr<OpenFile> attach(const char* name, int amode, const Settings& se
   int rank = 0, size = 1;
   PMPI_Comm_rank(comm, &rank);
   PMPI_Comm_size(comm, &size);
-  const std::string path = absolute_path(name);
   Layout layout;
   FileMessage message;
-  if (rank == 0) message = examine(path, settings, layout);
+  if (rank == 0) message = examine(name, settings, layout);
+  if (rank == 0 && size > 1) message.rearrange = may_rearrange(name, message.prefixed, settings);
   share_layout(message, layout, comm, rank);
   Process::current().adopt(message.application);
   const bool writes = (amode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0;
   const bool reads = (amode & MPI_MODE_WRONLY) == 0;
-  auto file = std::make_shared<OpenFile>(MountFile::Options{path, reads, writes, message.inode});
+  auto file = std::make_shared<OpenFile>(
+      MountFile::Options{absolute_path(name, message.prefixed), reads, writes, message.inode});
   file->comm = comm;
   file->rank = rank;
   file->size = size;
@@ -180,6 +232,7 @@ std::shared_ptr<OpenFile> attach(const char* name, int amode, const Settings& se
   file->settings.plan.device = message.device;
   file->layout = std::move(layout);
   file->turns = message.turns;
+  file->left_to_mpi = !message.rearrange;
   return file;
 }
 

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/live_world.h"
 
@@ -65,27 +66,38 @@ std::uint64_t Transfer::size_of(const Exchange& exchange) const {
   return size;
 }
 
+bool Transfer::to_itself(const Exchange& exchange) const {
+  return exchange.peer == static_cast<collective::Rank>(file_.rank);
+}
+
+// Memory for the messages of a round. If many ranks read the same bytes, an agent sends them to each: what it sends
+// shares the size of one buffer (outgoing()).
 std::uint64_t Transfer::message_bytes(const Round& round) const {
-  std::uint64_t size = 0;
-  for (const Exchange& exchange : round.sends) size += size_of(exchange) + kEndBytes;
-  for (const Exchange& exchange : round.receives) size += size_of(exchange) + kEndBytes;
-  return size;
+  std::uint64_t received = 0, sent = 0, largest = 0;
+  for (const Exchange& exchange : round.receives) received += size_of(exchange) + kEndBytes;
+  for (const Exchange& exchange : round.sends) {
+    if (to_itself(exchange)) continue;
+    largest = std::max(largest, size_of(exchange) + kEndBytes);
+    sent += size_of(exchange) + kEndBytes;
+  }
+  if (direction_ == Direction::kRead) sent = std::min(sent, std::max(largest, file_.settings.plan.buffer.count()));
+  return received + sent;
 }
 
 std::int64_t Transfer::prepare() try {
-  std::uint64_t largest_buffer = 0, largest_messages = 0;
+  std::uint64_t largest_buffer = 0;
   for (std::uint32_t number = 0; exchanges() && number < plan_.rounds; ++number) {
     const Round round = round_of(number);
     std::uint64_t size = 0;
     for (const IoRequest& request : round.requests)
       for (const Extent& extent : plan_.of(request.extents)) size += extent.length;
     largest_buffer = std::max(largest_buffer, size);
-    largest_messages = std::max(largest_messages, message_bytes(round));
+    messages_size_ = std::max(messages_size_, message_bytes(round));
   }
   const bool own = !exchanges() || plan_.read_form == collective::ReadForm::kDirect;
   if (own && !memory_.contiguous()) largest_buffer = std::max(largest_buffer, kOwnBuffer);
   if (largest_buffer > 0) buffer_ = std::make_unique_for_overwrite<std::byte[]>(largest_buffer);
-  if (largest_messages > 0) messages_ = std::make_unique_for_overwrite<std::byte[]>(largest_messages);
+  if (messages_size_ > 0) messages_ = std::make_unique_for_overwrite<std::byte[]>(messages_size_);
   if (plan_.requests.empty() && plan_.direct.empty()) return kFine;
   if (const auto opened = file_.mount.open(); !opened) {
     Process::current().say_once(opened.error().message + "; collective calls are left to the MPI library");
@@ -120,7 +132,8 @@ void Transfer::pass_turn() {
 
 void Transfer::own_requests(const Round& round) {
   wait_for_turn();
-  for (const IoRequest& request : round.requests) move_own(plan_.of(request.extents));
+  if (result_.code == kFine)  // else there is no buffer
+    for (const IoRequest& request : round.requests) move_own(plan_.of(request.extents));
   pass_turn();
 }
 
@@ -225,52 +238,93 @@ void Transfer::scatter_own(const Exchange& exchange, const std::byte* from, std:
   }
 }
 
-// Assigns memory to all messages of a round and posts the receives. `header`: bytes in front of the data.
-void Transfer::post(Exchanges receives, Exchanges sends, std::byte* at, std::uint64_t header) {
+// Assigns memory to what is received in a round and posts the receives. `header`: bytes in front of the data.
+void Transfer::post(const Round& round, std::uint64_t header) {
   received_.clear();
-  sent_.clear();
-  pending_.clear();
-  for (const Exchange& exchange : receives) {
+  std::byte* at = messages_.get();
+  for (const Exchange& exchange : round.receives) {
     const std::uint64_t size = size_of(exchange) + header;
     received_.push_back(at);
+    if (!to_itself(exchange)) receive(exchange.peer, {at, size});
     at += size;
-    if (exchange.peer == static_cast<collective::Rank>(file_.rank)) continue;
-    pending_.emplace_back();
-    PMPI_Irecv(received_.back(), static_cast<int>(size), MPI_BYTE, static_cast<int>(exchange.peer), kDataTag,
-               file_.comm, &pending_.back());
   }
-  for (const Exchange& exchange : sends) {
-    sent_.push_back(at);
-    at += size_of(exchange) + header;
+  outgoing_ = next_outgoing_ = at;
+}
+
+// Memory for a message that is sent. That to the rank itself is where it is received. If there is no memory left, all
+// messages before it must have arrived; they do, because all ranks post the receives of a round before they wait.
+std::byte* Transfer::outgoing(const Round& round, const Exchange& exchange, std::uint64_t size) {
+  if (to_itself(exchange)) {
+    const auto own = std::find_if(round.receives.begin(), round.receives.end(),
+                                  [this](const Exchange& received) { return to_itself(received); });
+    assert(own != round.receives.end());
+    return received_[static_cast<std::size_t>(own - round.receives.begin())];
+  }
+  const std::byte* const end = messages_.get() + messages_size_;
+  if (size > static_cast<std::uint64_t>(end - next_outgoing_)) {
+    finish(sending_);
+    next_outgoing_ = outgoing_;
+  }
+  assert(size <= static_cast<std::uint64_t>(end - next_outgoing_));
+  return std::exchange(next_outgoing_, next_outgoing_ + size);
+}
+
+// MPI counts the bytes of a message with an int. Larger ones are divided; MPI keeps their order.
+std::size_t Transfer::piece_of(std::span<const std::byte> message) const {
+  return std::min<std::size_t>(message.size(), file_.settings.plan.buffer.count());
+}
+
+void Transfer::receive(collective::Rank peer, std::span<std::byte> message) {
+  while (!message.empty()) {
+    const std::size_t piece = piece_of(message);
+    receiving_.push_back(MPI_REQUEST_NULL);
+    check(PMPI_Irecv(message.data(), static_cast<int>(piece), MPI_BYTE, static_cast<int>(peer), kDataTag, file_.comm,
+                     &receiving_.back()));
+    message = message.subspan(piece);
   }
 }
 
-void Transfer::finish_messages() {
-  if (!pending_.empty()) PMPI_Waitall(static_cast<int>(pending_.size()), pending_.data(), MPI_STATUSES_IGNORE);
+void Transfer::send(const Exchange& exchange, std::span<const std::byte> message) {
+  if (to_itself(exchange)) return;
+  while (!message.empty()) {
+    const std::size_t piece = piece_of(message);
+    sending_.push_back(MPI_REQUEST_NULL);
+    check(PMPI_Isend(message.data(), static_cast<int>(piece), MPI_BYTE, static_cast<int>(exchange.peer), kDataTag,
+                     file_.comm, &sending_.back()));
+    message = message.subspan(piece);
+  }
+}
+
+void Transfer::finish(std::vector<MPI_Request>& messages) {
+  if (!messages.empty()) check(PMPI_Waitall(static_cast<int>(messages.size()), messages.data(), MPI_STATUSES_IGNORE));
+  messages.clear();
+}
+
+// The result of a call that sends or receives data. If one fails, so does the collective call.
+void Transfer::check(int code) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  PMPI_Error_string(code, text, &length);
+  Process::current().say_once(std::string("a message of a collective call failed: ") + text);
+  if (result_.code == kFine) result_.code = MPI_ERR_IO;
 }
 
 void Transfer::write_round(const Round& round) {
-  const auto self = static_cast<collective::Rank>(file_.rank);
   const PackedMemory buffer = buffer_of(round.requests);
   {
     const Timed timed(file_.activity.exchange);
-    post(round.receives, round.sends, messages_.get(), 0);
-    pending_.reserve(pending_.size() + round.sends.size());
-    const std::byte* own = nullptr;
-    for (std::size_t i = 0; i < round.sends.size(); ++i) {
-      const Exchange& exchange = round.sends[i];
-      gather_own(exchange, sent_[i]);
-      if (exchange.peer == self) {
-        own = sent_[i];
-        continue;
-      }
-      pending_.emplace_back();
-      PMPI_Isend(sent_[i], static_cast<int>(size_of(exchange)), MPI_BYTE, static_cast<int>(exchange.peer), kDataTag,
-                 file_.comm, &pending_.back());
+    post(round, 0);
+    for (const Exchange& exchange : round.sends) {
+      const std::uint64_t size = size_of(exchange);
+      std::byte* const message = outgoing(round, exchange, size);
+      gather_own(exchange, message);
+      send(exchange, {message, size});
     }
-    finish_messages();
+    finish(receiving_);
+    finish(sending_);
     for (std::size_t i = 0; i < round.receives.size(); ++i) {
-      const std::byte* from = round.receives[i].peer == self ? own : received_[i];
+      const std::byte* from = received_[i];
       for (const Extent& extent : plan_.of(round.receives[i].extents)) {
         parts_.clear();
         buffer.find(extent, parts_);
@@ -287,41 +341,32 @@ void Transfer::write_round(const Round& round) {
 
 void Transfer::read_round(const Round& round) {
   if (plan_.read_form == collective::ReadForm::kDirect) return read_directly(round);
-  const auto self = static_cast<collective::Rank>(file_.rank);
   const PackedMemory buffer = buffer_of(round.requests);
-  post(round.receives, round.sends, messages_.get(), kEndBytes);
-  pending_.reserve(pending_.size() + round.sends.size());
+  post(round, kEndBytes);
   wait_for_turn();
   for (const IoRequest& request : round.requests) move(request, buffer);
   pass_turn();
   const Timed timed(file_.activity.exchange);
   const auto end = static_cast<std::uint64_t>(result_.value);
-  const std::byte* own = nullptr;
-  for (std::size_t i = 0; i < round.sends.size(); ++i) {
-    const Exchange& exchange = round.sends[i];
-    std::byte* into = sent_[i];
-    std::memcpy(into, &end, kEndBytes);
-    into += kEndBytes;
+  for (const Exchange& exchange : round.sends) {
+    const std::uint64_t size = size_of(exchange) + kEndBytes;
+    std::byte* const message = outgoing(round, exchange, size);
+    std::memcpy(message, &end, kEndBytes);
+    std::byte* into = message + kEndBytes;
     parts_.clear();
     for (const Extent& extent : plan_.of(exchange.extents)) buffer.find(extent, parts_);
     for (const Part& part : parts_) {
       std::memcpy(into, buffer_.get() + part.position, part.length);
       into += part.length;
     }
-    if (exchange.peer == self) {
-      own = sent_[i];
-      continue;
-    }
-    pending_.emplace_back();
-    PMPI_Isend(sent_[i], static_cast<int>(size_of(exchange) + kEndBytes), MPI_BYTE, static_cast<int>(exchange.peer),
-               kDataTag, file_.comm, &pending_.back());
+    send(exchange, {message, size});
   }
-  finish_messages();
+  finish(receiving_);
+  finish(sending_);
   for (std::size_t i = 0; i < round.receives.size(); ++i) {
-    const std::byte* from = round.receives[i].peer == self ? own : received_[i];
     std::uint64_t sender_end = 0;
-    std::memcpy(&sender_end, from, kEndBytes);
-    scatter_own(round.receives[i], from + kEndBytes, sender_end);
+    std::memcpy(&sender_end, received_[i], kEndBytes);
+    scatter_own(round.receives[i], received_[i] + kEndBytes, sender_end);
   }
 }
 

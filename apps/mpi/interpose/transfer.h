@@ -17,7 +17,8 @@ namespace tutti::mpi {
 // Executes a plan (collective/plan.h says how) on the file's own communicator. A rank whose I/O fails continues to send
 // and to receive, so that no rank waits forever; the ranks agree on the result at the end.
 //
-// Memory: one buffer for the requests of a round, and one for its messages.
+// Memory: one buffer for the requests of a round, and one for its messages: what the rank gets in the round, and what
+// it sends, of reads at most Options::buffer or the largest message.
 class Transfer {
  public:
   Transfer(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine, const Memory& memory,
@@ -54,22 +55,30 @@ class Transfer {
   void pass_turn();
 
   std::uint64_t size_of(const collective::Exchange& exchange) const;
+  bool to_itself(const collective::Exchange& exchange) const;
   std::uint64_t message_bytes(const Round& round) const;
-  void post(Exchanges receives, Exchanges sends, std::byte* at, std::uint64_t header);
+  void post(const Round& round, std::uint64_t header);
+  std::byte* outgoing(const Round& round, const collective::Exchange& exchange, std::uint64_t size);
+  std::size_t piece_of(std::span<const std::byte> message) const;
+  void receive(collective::Rank peer, std::span<std::byte> message);
+  void send(const collective::Exchange& exchange, std::span<const std::byte> message);
+  void finish(std::vector<MPI_Request>& messages);
+  void check(int code);
   void gather_own(const collective::Exchange& exchange, std::byte* into);
   void scatter_own(const collective::Exchange& exchange, const std::byte* from, std::uint64_t end);
   collective::PackedMemory buffer_of(Requests requests) const;
-  void finish_messages();
 
   OpenFile& file_;
   const collective::RankPlan& plan_;
   const collective::PackedMemory mine_;  // file offsets to positions in `memory_`
   const Memory& memory_;
   const Direction direction_;
-  std::unique_ptr<std::byte[]> buffer_;      // of the requests of a round
-  std::unique_ptr<std::byte[]> messages_;    // received, then sent
-  std::vector<std::byte*> received_, sent_;  // by exchange of the round
-  std::vector<MPI_Request> pending_;
+  std::unique_ptr<std::byte[]> buffer_;    // of the requests of a round
+  std::unique_ptr<std::byte[]> messages_;  // received, then sent
+  std::uint64_t messages_size_ = 0;
+  std::vector<std::byte*> received_;                          // by exchange of the round
+  std::byte *outgoing_ = nullptr, *next_outgoing_ = nullptr;  // memory for what is sent, and what is free of it
+  std::vector<MPI_Request> receiving_, sending_;
   std::vector<Part> parts_;
   std::vector<FilePart> file_parts_;
   Agreement result_{};
