@@ -8,6 +8,8 @@
 #include <atomic>
 #include <ctime>
 #include <functional>
+#include <map>
+#include <span>
 
 #include "base/json.h"
 #include "base/table.h"
@@ -62,6 +64,19 @@ int cat(Client& client, const FileArguments& arguments, StopSignals& signals, Ac
   return done ? kDone : report(done.error());
 }
 
+// Two files with one name would replace each other in the directory.
+Result<void> check_names(const std::string& command, std::span<const std::string> sources,
+                         const std::string& directory) {
+  std::map<std::string, std::string> names;
+  for (const std::string& source : sources) {
+    const auto [other, added] = names.emplace(base_name(source), source);
+    if (!added)
+      return fail(ErrorCode::kInvalid, fmt::format("{}: {} and {} would both be {} in {}. Nothing was copied.", command,
+                                                   other->second, source, other->first, directory));
+  }
+  return {};
+}
+
 // FILE: to the same name, in the current directory or at the root of the cluster. FILE DESTINATION. FILE... DIRECTORY.
 Action copy(const std::string& command, FileLocation::Where from, FileLocation::Where to) {
   return [=](Client& client, const FileArguments& arguments, StopSignals& signals, Activity& activity) {
@@ -73,6 +88,7 @@ Action copy(const std::string& command, FileLocation::Where from, FileLocation::
       destination = sources.back();
       sources.pop_back();
     }
+    if (const auto checked = check_names(command, sources, destination); !checked) return report(checked.error());
     std::vector<Transfer> transfers;
     const bool many = sources.size() > 1;
     const auto found = many && to == FileLocation::Where::kCluster ? client.status(destination) : FileStatus{};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tutti mpirun: starts an MPI program with the library for its MPI preloaded (apps/mpi).
+#include "mpirun.h"
+
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -28,6 +30,16 @@ struct MpirunOptions {
   std::vector<std::string> command;
 };
 
+bool is_srun(const std::string& launcher) {
+  return fs::path(launcher).filename() == "srun";
+}
+
+// Other programs, such as a script that starts the job, must not be run to learn their MPI.
+bool has_version(const std::string& launcher) {
+  const std::string name = fs::path(launcher).filename();
+  return name.starts_with("mpiexec") || name.starts_with("mpirun") || name.starts_with("orterun");
+}
+
 // What a program prints, or nothing if it cannot be run. The words are arguments, not shell text.
 std::string output_of(const std::vector<std::string>& words) {
   std::string line;
@@ -45,20 +57,10 @@ std::string output_of(const std::vector<std::string>& words) {
   return text;
 }
 
-// "openmpi", "mpich", or "" if the text names neither.
-std::string mpi_in_libraries(const std::string& text) {
-  if (text.find("libmpich.so") != std::string::npos) return "mpich";
-  return text.find("libmpi.so") != std::string::npos ? "openmpi" : "";
-}
-
 std::string mpi_of_launcher(const std::string& launcher) {
   const std::string text = output_of({launcher, "--version"});
   if (text.find("Open MPI") != std::string::npos || text.find("OpenRTE") != std::string::npos) return "openmpi";
   return text.find("HYDRA") != std::string::npos || text.find("MPICH") != std::string::npos ? "mpich" : "";
-}
-
-bool is_srun(const std::string& launcher) {
-  return fs::path(launcher).filename() == "srun";
 }
 
 // The MPI that the first program of the command line is linked with; scripts have none.
@@ -71,10 +73,10 @@ std::string mpi_of_program(const std::vector<std::string>& words) {
 }
 
 Result<std::string> choose_mpi(const MpirunOptions& given) {
+  if (!given.mpi.empty()) return given.mpi;
   const std::string& launcher = given.command.front();
   const std::string by_program = mpi_of_program(given.command);
-  const std::string by_launcher = launcher.starts_with('-') || is_srun(launcher) ? "" : mpi_of_launcher(launcher);
-  if (!given.mpi.empty()) return given.mpi;
+  const std::string by_launcher = has_version(launcher) ? mpi_of_launcher(launcher) : "";
   if (!by_program.empty() && !by_launcher.empty() && by_program != by_launcher)
     return fail(ErrorCode::kInvalid,
                 fmt::format("{} belongs to {}, but the program is linked with {}. Use mpiexec.{}, or set --mpi.",
@@ -112,22 +114,6 @@ std::vector<std::string> tutti_variables() {
   return names;
 }
 
-// The launcher with the words that give the ranks their environment.
-std::vector<std::string> launch_words(const MpirunOptions& given, const std::string& mpi, const std::string& preload) {
-  const bool named = !given.command.front().starts_with('-');
-  std::vector<std::string> words{named ? given.command.front() : "mpiexec." + mpi};
-  if (is_srun(words.front())) {
-    words.push_back("--export=ALL,LD_PRELOAD=" + preload);
-  } else if (mpi == "openmpi") {
-    words.insert(words.end(), {"-x", "LD_PRELOAD=" + preload});
-    for (const std::string& name : tutti_variables()) words.insert(words.end(), {"-x", name});
-  } else {
-    words.insert(words.end(), {"-genv", "LD_PRELOAD", preload});
-  }
-  words.insert(words.end(), given.command.begin() + (named ? 1 : 0), given.command.end());
-  return words;
-}
-
 int mpirun(const MpirunOptions& given) {
   const auto mpi = choose_mpi(given);
   if (!mpi) return report(mpi.error());
@@ -140,7 +126,7 @@ int mpirun(const MpirunOptions& given) {
   }
   const char* before = std::getenv("LD_PRELOAD");
   const std::string preload = before && *before ? *library + ":" + before : *library;
-  std::vector<std::string> words = launch_words(given, *mpi, preload);
+  std::vector<std::string> words = launch_words(given.command, {*mpi, preload, tutti_variables()});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -150,6 +136,34 @@ int mpirun(const MpirunOptions& given) {
 }
 
 }  // namespace
+
+std::string mpi_in_libraries(const std::string& text) {
+  for (const char* name : {"libmpich.so", "libmpi.so.12"})
+    if (text.find(name) != std::string::npos) return "mpich";
+  return text.find("libmpi.so") != std::string::npos ? "openmpi" : "";
+}
+
+std::vector<std::string> launch_words(const std::vector<std::string>& command, const RankEnvironment& environment) {
+  const bool named = !command.front().starts_with('-');
+  std::vector<std::string> words{named ? command.front() : "mpiexec." + environment.mpi};
+  const bool srun = is_srun(words.front()), openmpi = environment.mpi == "openmpi" && !srun;
+  std::vector<std::string> set;
+  if (srun) {
+    set = {"--export=ALL,LD_PRELOAD=" + environment.preload};
+  } else if (openmpi) {
+    set = {"-x", "LD_PRELOAD=" + environment.preload};
+    for (const std::string& name : environment.variables) set.insert(set.end(), {"-x", name});
+  } else {
+    set = {"-genv", "LD_PRELOAD", environment.preload};
+  }
+  words.insert(words.end(), set.begin(), set.end());
+  for (std::size_t i = named ? 1 : 0; i < command.size(); ++i) {
+    words.push_back(command[i]);
+    // Open MPI's -x is for the program before the next colon only.
+    if (openmpi && command[i] == ":") words.insert(words.end(), set.begin(), set.end());
+  }
+  return words;
+}
 
 Command mpirun_command() {
   return {"mpirun", "Start an MPI program with rearranged collective I/O (docs/mpi.md)", [](CommandLine& line) {

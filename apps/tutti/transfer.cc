@@ -24,11 +24,12 @@
 namespace tutti::cli {
 namespace {
 
-constexpr std::size_t kChunk = 4 << 20;       // several stripes at once keep all nodes busy
-constexpr std::size_t kLeastChunk = 1 << 20;  // a stripe of this size is a chunk of its own
-constexpr std::size_t kThreads = 8;           // that copy parts of one file
-constexpr std::size_t kSmallTransfers = 16;   // transfers at the same time
-constexpr std::size_t kGroup = 256;           // files that are synced together
+constexpr std::size_t kChunk = 4 << 20;        // several stripes at once keep all nodes busy
+constexpr std::size_t kLeastChunk = 1 << 20;   // a stripe of this size is a chunk of its own
+constexpr std::size_t kFirstPart = 128 << 10;  // of a file that is empty when it is opened
+constexpr std::size_t kThreads = 8;            // that copy parts of one file
+constexpr std::size_t kSmallTransfers = 16;    // transfers at the same time
+constexpr std::size_t kGroup = 256;            // files that are synced together
 
 // One running transfer.
 class Copy {
@@ -109,8 +110,8 @@ class Copy {
   class Memory {
    public:
     std::span<std::byte> of(std::size_t size) {
-      if (!data_) data_ = std::make_unique_for_overwrite<std::byte[]>(size_ = size);
-      return {data_.get(), size_};
+      if (size_ < size) data_ = std::make_unique_for_overwrite<std::byte[]>(size_ = size);
+      return {data_.get(), size};
     }
 
    private:
@@ -143,14 +144,19 @@ class Copy {
 
   Result<void> copy_in_order() {
     Memory memory;
-    // One byte more than the file has, to see its end.
-    const std::size_t length = size_ && what_.from.path != "-" ? std::min<std::uint64_t>(kChunk, *size_ + 1) : kChunk;
-    for (std::size_t got = length; got == length; end_ += got) {
+    for (std::size_t length = first_part(), got = length; got == length; end_ += got) {
+      if (end_ > 0) length = kChunk;  // the file is longer than it was
       const auto part = copy_part(end_, length, memory);
       if (!part) return Failure(part.error());
       got = *part;
     }
     return {};
+  }
+
+  // One byte more than the file has, to see its end. Files in /proc have more than their size, which is 0.
+  std::size_t first_part() const {
+    if (!size_ || what_.from.path == "-") return kChunk;
+    return *size_ == 0 ? kFirstPart : std::min<std::uint64_t>(kChunk, *size_ + 1);
   }
 
   Result<void> copy_parallel() {

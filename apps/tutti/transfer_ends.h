@@ -47,8 +47,8 @@ class Source {
   virtual MappedPart map(std::uint64_t /*offset*/, std::size_t /*length*/) { return {}; }
   // The file, if it is in the cluster; else nullptr.
   virtual File* cluster_file() { return nullptr; }
-  // Call at the end. An error if the file became shorter while it was read, so that the copy may be neither the old nor
-  // the new content.
+  // Call at the end. An error if the file was changed while it was read and is not longer than before, so that the copy
+  // may be neither the old nor the new content.
   virtual Result<void> check_end(std::uint64_t bytes_read) = 0;
 };
 

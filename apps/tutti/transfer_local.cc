@@ -100,13 +100,17 @@ class LocalSource final : public Source {
     return filled;
   }
 
-  // Files in /sys and /proc are shorter than their size without ever changing it.
+  // Files in /sys and /proc are shorter or longer than their size without ever changing it. Standard input need not be
+  // read from the beginning of its file.
   Result<void> check_end(std::uint64_t bytes_read) override {
-    if (!S_ISREG(opened_.mode) || bytes_read >= opened_.size) return {};
+    if (!S_ISREG(opened_.mode)) return {};
     const auto now = status();
     if (!now) return Failure(now.error());
-    if (now->size >= opened_.size) return {};
-    return fail(ErrorCode::kIo, path_ + " became shorter while it was read");
+    const bool modified = now->modified != opened_.modified;
+    const bool incomplete = bytes_read < opened_.size && (now->size < opened_.size || (modified && path_ != "-"));
+    const bool shorter = now->size < bytes_read && modified;
+    if (!incomplete && !shorter) return {};
+    return fail(ErrorCode::kIo, path_ + " changed while it was copied");
   }
 
  private:

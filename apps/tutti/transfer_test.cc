@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "base/temporary_directory.h"
 #include "transfer_ends.h"
 
 namespace tutti::cli {
@@ -54,6 +58,64 @@ TEST(SameFile, ItMayBeWrittenToWhileItIsLookedAt) {
   after.size += 20, after.modified += 2s, after.changed += 2s;
   EXPECT_TRUE(same_file(some_file(), other, after));
   EXPECT_FALSE(same_file(some_file(), after, other));
+}
+
+class LocalSourceTest : public testing::Test {
+ protected:
+  void write(const std::string& text) { std::ofstream(path_) << text; }
+  // Another time of modification than that of the file that was opened.
+  void touch() { std::filesystem::last_write_time(path_, std::filesystem::file_time_type::clock::now() + 10s); }
+  std::unique_ptr<Source> open() {
+    auto source = open_local_source(path_, signals_);
+    EXPECT_TRUE(source);
+    return std::move(*source);
+  }
+
+  const TemporaryDirectory directory_;
+  const std::string path_ = directory_ / "f";
+  const StopSignals signals_;
+};
+
+TEST_F(LocalSourceTest, AFileThatDoesNotChangeOrGrowsIsFine) {
+  write("content");
+  const auto source = open();
+  EXPECT_TRUE(source->check_end(7));
+  write("content and more");
+  touch();
+  EXPECT_TRUE(source->check_end(7));
+  EXPECT_TRUE(source->check_end(16));
+}
+
+TEST_F(LocalSourceTest, AFileThatIsTruncatedHasChanged) {
+  write("content");
+  const auto source = open();
+  write("new");
+  touch();
+  EXPECT_FALSE(source->check_end(3)) << "as long as the new content";
+  EXPECT_FALSE(source->check_end(7)) << "as long as the old content";
+}
+
+TEST_F(LocalSourceTest, AFileThatIsTruncatedAndWrittenAgainHasChanged) {
+  write("content");
+  const auto source = open();
+  write("changed");
+  touch();
+  EXPECT_FALSE(source->check_end(3)) << "its end was seen while it was shorter";
+}
+
+TEST_F(LocalSourceTest, AFileThatGrewAndIsEmptyAgainHasChanged) {
+  write("");
+  const auto source = open();
+  touch();
+  EXPECT_FALSE(source->check_end(7));
+}
+
+TEST(LocalSource, FilesOfProcHaveMoreThanTheirSize) {
+  const StopSignals signals;
+  const auto source = open_local_source("/proc/self/status", signals);
+  ASSERT_TRUE(source);
+  EXPECT_EQ((*source)->opened().size, 0u);
+  EXPECT_TRUE((*source)->check_end(1000));
 }
 
 TEST(TemporaryName, IsUniqueAndFitsIntoADirectory) {

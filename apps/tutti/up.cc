@@ -371,8 +371,9 @@ struct Restart {
 Result<std::vector<NodeAddress>> find_nodes(const Cluster& cluster, const std::vector<std::string>& wanted) {
   std::vector<NodeAddress> found;
   for (const std::string& name : wanted) {
-    const auto node = std::find_if(cluster.nodes.begin(), cluster.nodes.end(),
-                                   [&](const NodeAddress& address) { return address.name == name; });
+    const auto named = [&](const NodeAddress& address) { return address.name == name; };
+    if (std::any_of(found.begin(), found.end(), named)) continue;
+    const auto node = std::find_if(cluster.nodes.begin(), cluster.nodes.end(), named);
     if (node == cluster.nodes.end())
       return fail(ErrorCode::kInvalid,
                   fmt::format("the cluster has no node '{}'; its nodes: {}", name, names(cluster.nodes)));

@@ -72,6 +72,24 @@ class CommandsTest : public testing::Test {
     kill(process_of(node), SIGKILL);
     ASSERT_TRUE(wait_until(20s, [&] { return process_of(node) == -1; }));
   }
+  // What all applications did at all nodes.
+  wire::Usage usage() {
+    wire::Usage sum;
+    const auto cluster = load_cluster(directory_);
+    EXPECT_TRUE(cluster);
+    for (const NodeAddress& node : cluster->nodes) {
+      const auto control = Control::connect({.endpoint = node.endpoint, .node = node.name});
+      EXPECT_TRUE(control) << control.error().message;
+      const auto statistics = (*control)->statistics();
+      EXPECT_TRUE(statistics);
+      for (const wire::Usage& one : statistics->usage) {
+        sum.requests += one.requests;
+        sum.read_bytes += one.read_bytes;
+        sum.written_bytes += one.written_bytes;
+      }
+    }
+    return sum;
+  }
   // A cluster.toml of one node on TCP with a key, and its process without a pid file.
   Child tcp_node() {
     fs::create_directories(directory_ + "/files");
@@ -261,6 +279,9 @@ TEST_F(CommandsTest, UpAndRestartBringBackADeadNode) {
   const pid_t before = process_of("node1");
   EXPECT_THAT(on_cluster({"restart", "node1"}).output, HasSubstr("node1 restarted"));
   EXPECT_NE(process_of("node1"), before);
+  const Outcome twice = on_cluster({"restart", "node1", "node1"});
+  EXPECT_EQ(twice.status, 0) << twice.output;
+  EXPECT_EQ(on_cluster({"status"}).status, 0);
   EXPECT_THAT(on_cluster({"restart", "node7"}).output, HasSubstr("no node 'node7'; its nodes: node0, node1"));
 }
 
@@ -402,6 +423,18 @@ TEST_F(CommandsTest, NodesEndIfTheirStartIsKilled) {
   EXPECT_EQ(on_cluster({"status"}).status, 0);
 }
 
+// Such a file is empty when it is opened, and longer when it is read.
+TEST_F(CommandsTest, AFileOfProcIsCopiedInLargeParts) {
+  up();
+  const std::string maps = "/proc/" + std::to_string(process_of("node0")) + "/smaps";
+  const std::size_t size = content(maps).size();
+  ASSERT_GT(size, 4096u);
+  const Outcome outcome = on_cluster({"put", maps, "maps"});
+  ASSERT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_GT(content(directory_ + "/files/maps").size(), size / 2);
+  EXPECT_LT(usage().requests, 20u);
+}
+
 // It is made by the nodes: no data is read by the client.
 TEST_F(CommandsTest, ACopyInTheClusterCarriesNoData) {
   up();
@@ -410,21 +443,8 @@ TEST_F(CommandsTest, ACopyInTheClusterCarriesNoData) {
   const Outcome outcome = on_cluster({"cp", "large", "copy"});
   ASSERT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_TRUE(content(directory_ + "/files/copy") == content(base_ / "large"));
-  std::uint64_t read = 0, written = 0;
-  const auto cluster = load_cluster(directory_);
-  ASSERT_TRUE(cluster);
-  for (const NodeAddress& node : cluster->nodes) {
-    auto control = Control::connect({.endpoint = node.endpoint, .node = node.name});
-    ASSERT_TRUE(control) << control.error().message;
-    const auto statistics = (*control)->statistics();
-    ASSERT_TRUE(statistics);
-    for (const wire::Usage& usage : statistics->usage) {
-      read += usage.read_bytes;
-      written += usage.written_bytes;
-    }
-  }
-  EXPECT_EQ(read, 0u);
-  EXPECT_EQ(written, 24u << 20) << "the copy counts, too";
+  EXPECT_EQ(usage().read_bytes, 0u);
+  EXPECT_EQ(usage().written_bytes, 24u << 20) << "the copy counts, too";
 }
 
 TEST_F(CommandsTest, AnInterruptedStartLeavesNothingBehind) {

@@ -408,6 +408,23 @@ TEST_F(TransferTest, FailedPutAndCopyLeaveTheOldContent) {
   EXPECT_THAT(temporaries(), IsEmpty());
 }
 
+TEST_F(TransferTest, TwoSourcesOfOneNameAreRefused) {
+  up();
+  for (const std::string& folder : {base_.path(), files_.substr(0, files_.size() - 1)})
+    for (const std::string name : {"a", "b", "to"}) {
+      fs::create_directory(folder + "/" + name);
+      if (name != "to") write(folder + "/" + name + "/x", name);
+    }
+  for (const Words& words : {Words{"put", base_ / "a/x", base_ / "b/x", "to"},
+                             {"cp", "a/x", "b/x", "to"},
+                             {"get", "a/x", "b/x", base_ / "to"}}) {
+    const Outcome outcome = tutti(words);
+    EXPECT_EQ(outcome.status, 2) << outcome.output;
+    EXPECT_THAT(outcome.output, AllOf(HasSubstr(words[1] + " and " + words[2]), HasSubstr(words[3])));
+  }
+  EXPECT_TRUE(fs::is_empty(files_ + "to") && fs::is_empty(base_ / "to"));
+}
+
 TEST_F(TransferTest, TwoTransfersToOneNameDoNotMix) {
   up();
   write(files_ + "f", "old content");
