@@ -144,8 +144,8 @@ function(tutti_fuzz_headers header)
   list(TRANSFORM TUTTI_HEADERS PREPEND "#include " OUTPUT_VARIABLE lines)
   list(JOIN lines "\n" text)
   file(CONFIGURE OUTPUT ${header} CONTENT "${text}\n")
-  add_custom_command(OUTPUT ${header}.pch DEPENDS ${header} VERBATIM
-    COMMAND ${TUTTI_FUZZ_COMPILER} ${TUTTI_FUZZ_OPTIONS} -x c++-header ${header} -o ${header}.pch)
+  add_custom_command(OUTPUT ${header}.pch DEPENDS ${header} DEPFILE ${header}.d VERBATIM
+    COMMAND ${TUTTI_FUZZ_COMPILER} ${TUTTI_FUZZ_OPTIONS} -x c++-header -MD -MF ${header}.d ${header} -o ${header}.pch)
   add_custom_target(fuzz_headers DEPENDS ${header}.pch)
 endfunction()
 

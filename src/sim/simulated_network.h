@@ -5,7 +5,8 @@
 // and not yet received. A paused receiver, or one without memory for a payload, does not receive, so the sender's queue
 // grows. Nodes admit requests by the same rules as on real sockets (net/admission.h).
 //
-// Not simulated: the cryptography of the handshake, sending by reference, and await_reply(), which returns at once.
+// Not simulated: the cryptography of the handshake, sending by reference, shares of users in the memory of a node, and
+// await_reply(), which returns at once.
 #pragma once
 
 #include <deque>
