@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::int64_t kRequestOverhead = 1024;  // estimated memory per request of one extent, in bytes
 constexpr std::int64_t kUsualBody = 256;         // of such a request
-constexpr std::int64_t kExtentFactor =
-    16;  // memory of a further extent in data path and scheduler / its size on the wire
+// Memory of each further extent in data path and scheduler, relative to its size in the message.
+constexpr std::int64_t kExtentFactor = 16;
 
 // Largest body of the reply, in bytes, for types whose replies can be much larger than the request.
 std::int64_t reply_body(wire::Type type) {

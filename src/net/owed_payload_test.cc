@@ -3,6 +3,7 @@
 // the payload has arrived.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -58,7 +59,7 @@ class Server : public Handler {
 // Sends its payload when it is asked for.
 struct Client : Handler {
   void received(const ConnectionPointer& from, Incoming message) override {
-    if (message.header.type != wire::Type::kPull) return;
+    if (message.header.type != wire::Type::kPull || silent) return;
     Outgoing out;
     out.frame = wire::encode(wire::Payload{}, {.tag = 1, .payload = data});
     out.borrowed = {std::span(data)};
@@ -66,6 +67,7 @@ struct Client : Handler {
   }
   void closed(const ConnectionPointer&, const Error&) override {}
   const std::vector<std::byte> data = std::vector<std::byte>(kPayload);
+  std::atomic<bool> silent{false};  // does not send it
 };
 
 // The first client has announced a write; the second one uses all memory for requests that its user may have.
@@ -115,6 +117,16 @@ TEST_F(OwedPayloads, ArriveBehindARequestThatWaitsForMemory) {
   ASSERT_EQ(server_.count(wire::Type::kReadDirectory), admitted_) << "it waits for memory";
   pull();
   EXPECT_TRUE(server_.wait_for(wire::Type::kPayload, 1));
+}
+
+// Its requests may use memory beyond the limit, but not any amount.
+TEST_F(OwedPayloads, AClientThatDoesNotSendThemCannotFillTheNode) {
+  writer_.silent = true;
+  pull();
+  for (std::uint64_t tag = 2; tag <= 250; ++tag) send_list(first_, tag);
+  ASSERT_TRUE(server_.wait_for(wire::Type::kReadDirectory, admitted_ + 100));
+  std::this_thread::sleep_for(300ms);
+  EXPECT_LE(server_.count(wire::Type::kReadDirectory), std::size_t{2 * kMaxRequestMemory / wire::kMaxBody});
 }
 
 // The second client waits for request memory, which stays in use; the payload waits for memory of another kind.

@@ -63,28 +63,30 @@ bool StreamConnection::find_memory(const wire::Header& header, Buffer& buffer, R
       return false;
     }
     buffer = std::move(*memory);
-    return !buffer.empty() || wait_for_memory({MemoryWait::Kind::kPulledPayloads});
+    return !buffer.empty() || wait_for_memory({MemoryWait::Kind::kPulledPayloads}, Waits::kAlways);
   }
   const bool small = node_side() && header.payload_length <= Budget::kSmall;
   if (small && !established_.pool->within_share(*user_memory_->small_payloads, header.payload_length) &&
-      !wait_for_memory({MemoryWait::Kind::kPayloads, user_}))
+      !wait_for_memory({MemoryWait::Kind::kPayloads, user_}, Waits::kUnlessItOwes))
     return false;
   if (!node_side()) parts = handler_.receive_memory(header, reader_.body());
   if (!parts.empty()) return true;
   buffer = established_.pool->try_allocate(header.payload_length);
-  if (buffer.empty()) return wait_for_memory({MemoryWait::Kind::kPayloads});
+  if (buffer.empty()) return wait_for_memory({MemoryWait::Kind::kPayloads}, Waits::kAlways);
   if (small) buffer.charge(user_memory_->small_payloads);
   return true;
 }
 
-// False: there is no memory for the request now.
+// False: there is no memory for the request now. Requests before payloads that were asked for use at most as much
+// again: clients that do not send these payloads must not fill the node.
 bool StreamConnection::find_request_memory(const Charge& charge) {
   const auto room = [&] { return kMaxRequestMemory - listener_->request_memory - charge.memory; };
   const auto within_share = [&] { return user_memory_->requests == 0 || user_memory_->requests <= room(); };
   if (room() >= 0 && within_share()) return true;
   listener_->waiting_for_memory = true;  // before the second check: a release after this wakes us
-  if (room() < 0) return wait_for_memory({MemoryWait::Kind::kRequests});
-  return within_share() || wait_for_memory({MemoryWait::Kind::kRequests, user_});
+  const bool full = room() < -kMaxRequestMemory;
+  if (room() < 0) return wait_for_memory({MemoryWait::Kind::kRequests}, full ? Waits::kAlways : Waits::kUnlessItOwes);
+  return within_share() || wait_for_memory({MemoryWait::Kind::kRequests, user_}, Waits::kUnlessItOwes);
 }
 
 Result<void> StreamConnection::check_kind(const wire::Header& header, bool request) const {
@@ -125,12 +127,10 @@ bool StreamConnection::admit_request(const wire::Header& header) {
   return false;
 }
 
-// True: it must not wait, because a payload that was asked for follows on this connection. False: it is paused. If the
-// memory for payloads is used up, it waits in any case.
-bool StreamConnection::wait_for_memory(const MemoryWait& wait) {
+// True: it need not wait, because a payload that was asked for follows on this connection. False: it is paused.
+bool StreamConnection::wait_for_memory(const MemoryWait& wait, Waits waits) {
   Lock lock(mutex_);
-  const bool in_use = wait.kind != MemoryWait::Kind::kRequests && !wait.user;
-  if (owed_payloads_ > 0 && !in_use) return true;
+  if (owed_payloads_ > 0 && waits == Waits::kUnlessItOwes) return true;
   pause_ = Pause::kForMemory;  // under the lock: a thread that asks for a payload now must see it
   if (loop_->on_loop())
     loop_->retry_later(wait, shared_from_this());

@@ -149,7 +149,8 @@ class StreamConnection final : public Connection,
   Result<void> check_kind(const wire::Header& header, bool request) const;
   bool admit_request(const wire::Header& header) TUTTI_REQUIRES(receiving_);
   bool find_request_memory(const Charge& charge) TUTTI_REQUIRES(receiving_);
-  bool wait_for_memory(const MemoryWait& wait) TUTTI_REQUIRES(receiving_);
+  enum class Waits : std::uint8_t { kAlways, kUnlessItOwes };  // a payload that was asked for
+  bool wait_for_memory(const MemoryWait& wait, Waits waits) TUTTI_REQUIRES(receiving_);
   void deliver() TUTTI_REQUIRES(receiving_);
   void deliver_on_loop(Incoming message) TUTTI_REQUIRES(mutex_);
   bool begin_awaiting(std::uint64_t tag);
