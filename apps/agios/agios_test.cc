@@ -9,6 +9,7 @@
 
 #include "agios_testing.h"
 #include "configuration.h"
+#include "trace/live_files.h"
 
 namespace tutti::agios {
 namespace {
@@ -248,7 +249,7 @@ TEST(AgiosBadInput, IsRefusedAndTheLibraryGoesOn) {
 
 TEST(AgiosBadInput, IsExplainedOnStandardErrorOnce) {
   ::testing::internal::CaptureStderr();
-  const std::string configuration = options("default_algorithm = \"NOOP\" ;\ntrace = true\ncolour = \"red\"\n");
+  const std::string configuration = options("default_algorithm = \"NOOP\" ;\nenable_SW = true\ncolour = \"red\"\n");
   TemporaryFile file(configuration);
   const auto ignore = [](std::int64_t) -> void* { return nullptr; };
   for (int i = 0; i < 2; ++i) {
@@ -257,8 +258,38 @@ TEST(AgiosBadInput, IsExplainedOnStandardErrorOnce) {
   }
   const std::string printed = ::testing::internal::GetCapturedStderr();
   const std::string path = file.path();
-  EXPECT_EQ(printed, "agios: " + path + ":4: 'trace' has no effect: this library writes no traces\n" +  //
+  EXPECT_EQ(printed, "agios: " + path +
+                         ":4: 'enable_SW' has no effect: algorithms are not selected automatically\n" +  //
                          "agios: " + path + ":5: 'colour' has no effect: there is no such key\n");
+}
+
+TEST(AgiosTraces, ARunIsRecordedAndReadByTheNextOne) {
+  const TemporaryDirectory directory;
+  const std::string prefix = directory / "server";
+  {
+    AgiosServer server;
+    ASSERT_TRUE(server.start(
+        options("default_algorithm = \"MLF\" ;\ntrace = true ;\ntrace_file_prefix = \"" + prefix + "\"\n")));
+    for (std::int64_t i = 0; i < 3; ++i) ASSERT_TRUE((Piece{.offset = 4096 * i, .length = 4096}.add(i)));
+    server.wait_for(3);
+  }
+  const auto recordings = trace::read_files({directory.path()}, trace::Names::kPaths);
+  ASSERT_TRUE(recordings) << recordings.error().message;
+  ASSERT_EQ(recordings->size(), 1U);
+  ASSERT_EQ(recordings->front().trace.requests.size(), 3U);
+  EXPECT_EQ(recordings->front().trace.requests[2].offset, 8192U);
+  AgiosServer server;
+  ASSERT_TRUE(server.start(algorithm("MLF") + "tutti_options: { prediction = \"traces\"; predict = \"" +
+                           directory.path() + "\"; };\n"));
+  EXPECT_TRUE(Piece{}.add(1));
+  server.wait_for(1);
+}
+
+TEST(AgiosTraces, AMissingTraceIsAnError) {
+  ::testing::internal::CaptureStderr();
+  AgiosServer server;
+  EXPECT_FALSE(server.start(algorithm("MLF") + "tutti_options: { predict = \"/does/not/exist\"; };\n"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("/does/not/exist"));
 }
 
 TEST(AgiosCallbacks, MayThrow) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "base/print_error.h"
 
 namespace tutti::agios {
 
@@ -15,7 +16,7 @@ void complain(std::string_view reason, std::string_view details) {
   static auto& known = *new std::set<std::string, std::less<>>;
   Lock guard(mutex);
   if (!known.emplace(reason).second) return;
-  fmt::print(stderr, "agios: {}{}{}\n", reason, details.empty() ? "" : ": ", details);
+  print_error("agios: {}{}{}\n", reason, details.empty() ? "" : ": ", details);
 }
 
 }  // namespace tutti::agios

@@ -31,6 +31,8 @@ struct Settings {
   std::int64_t sw_window = 1000;        // ms
   std::int64_t twins_window = 2000;     // us
   std::string wfq_conf;
+  bool trace = false;
+  std::string trace_file_prefix = "/tmp/agios_tracefile";
   PolicyOptions own;  // options with Tutti's own names
 };
 
@@ -53,6 +55,7 @@ constexpr std::array kTexts = {
     TextKey{"default_algorithm", &Settings::default_algorithm},
     TextKey{"starting_algorithm", &Settings::starting_algorithm},
     TextKey{"wfq_conf", &Settings::wfq_conf},
+    TextKey{"trace_file_prefix", &Settings::trace_file_prefix},
 };
 
 struct UnsupportedKey {
@@ -60,16 +63,13 @@ struct UnsupportedKey {
   std::string_view reason;
 };
 constexpr std::string_view kNoSelection = "algorithms are not selected automatically";
-constexpr std::string_view kNoTrace = "this library writes no traces";
 constexpr std::array kUnsupported = {
     UnsupportedKey{"select_algorithm_period", kNoSelection},
     UnsupportedKey{"select_algorithm_min_reqnumber", kNoSelection},
     UnsupportedKey{"performance_values", kNoSelection},
     UnsupportedKey{"enable_SW", kNoSelection},
-    UnsupportedKey{"trace", kNoTrace},
-    UnsupportedKey{"trace_file_prefix", kNoTrace},
-    UnsupportedKey{"trace_file_sufix", kNoTrace},
-    UnsupportedKey{"max_trace_buffer_size", kNoTrace},
+    UnsupportedKey{"trace_file_sufix", "the names of trace files end in .NUMBER.trace"},
+    UnsupportedKey{"max_trace_buffer_size", "the memory for traces is limited to a few blocks"},
 };
 
 // The policies for AGIOS's algorithms.
@@ -182,9 +182,11 @@ Result<void> Reader::read_key(const config_setting_t* setting, Settings& setting
     settings.*(key->where) = text;
     return {};
   }
-  const bool no_trace = name == "trace" && config_setting_type(setting) == CONFIG_TYPE_BOOL &&
-                        config_setting_get_bool(setting) == CONFIG_FALSE;
-  if (no_trace) return {};  // matches this library's behaviour
+  if (name == "trace") {
+    if (config_setting_type(setting) != CONFIG_TYPE_BOOL) return wrong(setting, "true or false");
+    settings.trace = config_setting_get_bool(setting) != CONFIG_FALSE;
+    return {};
+  }
   const auto unsupported = find(kUnsupported, name);
   remark_on(setting, unsupported != kUnsupported.end() ? unsupported->reason : "there is no such key");
   return {};
@@ -212,8 +214,8 @@ Result<void> Reader::read_own(const config_setting_t* group, Settings& settings)
 // Finds a policy by AGIOS's or Tutti's name.
 std::optional<Configuration> choose(const std::string& name, const Settings& settings, std::int32_t max_queue_id) {
   if (const auto algorithm = find(kAlgorithms, name); algorithm != kAlgorithms.end())
-    return Configuration{std::string(algorithm->policy), algorithm->options(settings, max_queue_id), {}};
-  if (find_policy(name)) return Configuration{name, {}, {}};
+    return Configuration{std::string(algorithm->policy), algorithm->options(settings, max_queue_id)};
+  if (find_policy(name)) return Configuration{.policy = name};
   return std::nullopt;
 }
 
@@ -246,6 +248,8 @@ Result<Configuration> read_configuration(const char* file, std::int32_t max_queu
     if (!weights) return Failure(weights.error());
     chosen->options["weights"] = *weights;
   }
+  if (settings.trace) chosen->trace = settings.trace_file_prefix;
+  if (const auto predict = settings.own.extract("predict")) chosen->predict = predict.mapped();
   for (const auto& [name, text] : settings.own) chosen->options[name] = text;
   chosen->remarks.insert(chosen->remarks.begin(), reader.remarks.begin(), reader.remarks.end());
   return chosen;

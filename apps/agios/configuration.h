@@ -11,8 +11,10 @@ namespace tutti::agios {
 
 struct Configuration {
   std::string policy;
-  PolicyOptions options;
-  std::vector<std::string> remarks;  // warnings about keys that have no effect
+  PolicyOptions options{};
+  std::string trace{};                 // as in tutti_config; empty: nothing is recorded
+  std::string predict{};               // as in tutti_config; empty: nothing is predicted
+  std::vector<std::string> remarks{};  // warnings about keys that have no effect
 };
 
 // `file` null: /etc/agios.conf if it exists, else the defaults. Errors name file, line and key.

@@ -47,16 +47,26 @@ TEST(AgiosConfiguration, KeepsTheUnitsOfEachKey) {
 
 TEST(AgiosConfiguration, ReportsEveryKeyThatHasNoEffect) {
   const auto configuration = read(options("trace = false ;\n"
-                                          "trace_file_prefix = \"/tmp/x\"\n"
+                                          "trace_file_sufix = \"out\"\n"
                                           "performance_values = 5\n"
                                           "enable_SW = false\n"
                                           "SW_windows = 1\n") +
                                   "other: { };\n");
   ASSERT_TRUE(configuration) << configuration.error().message;
   EXPECT_THAT(configuration->remarks,
-              ElementsAre(AllOf(HasSubstr(":4: 'trace_file_prefix'"), HasSubstr("no traces")),
+              ElementsAre(AllOf(HasSubstr(":4: 'trace_file_sufix'"), HasSubstr("end in .NUMBER.trace")),
                           HasSubstr("'performance_values'"), HasSubstr("'enable_SW'"),
                           AllOf(HasSubstr(":7: 'SW_windows'"), HasSubstr("no such key")), HasSubstr("'other'")));
+}
+
+TEST(AgiosConfiguration, TracesAreOffUnlessAskedFor) {
+  EXPECT_EQ(read(options("trace_file_prefix = \"/tmp/x\""))->trace, "");
+  EXPECT_EQ(read(options("trace = true"))->trace, "/tmp/agios_tracefile");
+  EXPECT_EQ(read(options("trace = true ; trace_file_prefix = \"/tmp/x\""))->trace, "/tmp/x");
+  EXPECT_FALSE(read(options("trace = 1")));
+  const auto predicted = read(algorithm("MLF") + "tutti_options: { predict = \"/tmp/x\"; };\n");
+  EXPECT_EQ(predicted->predict, "/tmp/x");
+  EXPECT_FALSE(predicted->options.contains("predict"));
 }
 
 TEST(AgiosConfiguration, SaysWhereAValueIsWrong) {

@@ -26,7 +26,8 @@ std::vector<tutti_option> to_c(const PolicyOptions& options) {
 
 Result<std::shared_ptr<Library>> Library::start(const Callbacks& callbacks, const Configuration& configuration,
                                                 std::int32_t max_queue_id) {
-  std::shared_ptr<Library> library(new Library(callbacks, max_queue_id));
+  std::shared_ptr<Library> library(
+      new Library(callbacks, max_queue_id, !configuration.trace.empty() || !configuration.predict.empty()));
   const std::vector<tutti_option> options = to_c(configuration.options);
   tutti_config config{};
   config.policy = configuration.policy.c_str();
@@ -34,6 +35,8 @@ Result<std::shared_ptr<Library>> Library::start(const Callbacks& callbacks, cons
   config.option_count = options.size();
   config.max_requests = kMostRequests;
   config.max_bytes = kMostBytes;
+  if (!configuration.trace.empty()) config.trace = configuration.trace.c_str();
+  if (!configuration.predict.empty()) config.predict = configuration.predict.c_str();
 
   const auto hand_out = [](const tutti_request* requests, std::size_t count, void* arg) {
     static_cast<Library*>(arg)->hand_out({requests, count});
@@ -174,7 +177,10 @@ void Library::call(std::vector<std::int64_t>& ids) const {
 
 Library::Key Library::open(const RequestName& name) {
   File& file = files_[name.file];
-  if (file.requests++ == 0) file.id = ++last_file_;
+  if (file.requests++ == 0) {
+    file.id = ++last_file_;
+    if (names_files_) tutti_name_file(scheduler_, file.id, name.file);
+  }
   return {file.id, name.type, name.offset, name.length};
 }
 

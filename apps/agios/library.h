@@ -71,7 +71,8 @@ class Library {
   };
   using UserIds = std::shared_ptr<std::vector<std::int64_t>>;
 
-  Library(const Callbacks& callbacks, std::int32_t max_queue_id) : callbacks_(callbacks), max_queue_id_(max_queue_id) {}
+  Library(const Callbacks& callbacks, std::int32_t max_queue_id, bool names_files)
+      : callbacks_(callbacks), max_queue_id_(max_queue_id), names_files_(names_files) {}
 
   bool acceptable(const RequestName& name) const;
   bool acceptable_queue(std::int32_t queue_id) const;
@@ -85,6 +86,7 @@ class Library {
 
   const Callbacks callbacks_;
   const std::int32_t max_queue_id_;
+  const bool names_files_;                // for traces and predictions
   tutti_scheduler* scheduler_ = nullptr;  // set in start(), then constant
 
   Mutex mutex_;  // guards everything below

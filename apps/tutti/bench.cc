@@ -23,7 +23,7 @@ double median(std::vector<double> values) {
 Command bench_command() {
   return {"bench", "Measure the speed of Tutti on this machine", [](CommandLine& line) {
             for (const Command& part : {bench_gate_command(), bench_memory_command(), bench_net_command(),
-                                        bench_plan_command(), bench_sched_command()})
+                                        bench_plan_command(), bench_predict_command(), bench_sched_command()})
               part.define(line.subcommand(part.name, part.summary));
           }};
 }

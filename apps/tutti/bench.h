@@ -23,6 +23,7 @@ Command bench_gate_command();
 Command bench_memory_command();
 Command bench_net_command();
 Command bench_plan_command();
+Command bench_predict_command();
 Command bench_sched_command();
 
 }  // namespace tutti::cli

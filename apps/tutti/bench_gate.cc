@@ -71,14 +71,17 @@ double time_back_to_back(int count, Step step) {
 class Handover {
  public:
   Handover(BareJob first, BareJob second) : jobs_{std::move(first), std::move(second)} {
-    ask(0);
+    jobs_[0].ask(1);
+    jobs_[0].send_all();
     jobs_[0].hear(wire::GateState::kHolding);
   }
   double time(int count) {
     std::vector<double> times;
     for (int i = 0; i < count; ++i) {
       const int next = 1 - holder_;
-      ask(next);
+      jobs_[next].ask(1);
+      jobs_[next].renew();
+      jobs_[next].send_all();
       jobs_[next].hear(wire::GateState::kQueued);
       std::this_thread::sleep_for(std::chrono::microseconds(30));
       const auto start = Steady::now();
@@ -92,11 +95,6 @@ class Handover {
   }
 
  private:
-  void ask(int job) {
-    jobs_[job].ask(1);
-    jobs_[job].send_all();
-  }
-
   BareJob jobs_[2];
   int holder_ = 0;
 };

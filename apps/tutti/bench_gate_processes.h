@@ -189,6 +189,8 @@ class BareJob {
   void ask(TargetId target) {
     post(wire::GateAskRequest{.ticket = ++ticket_, .bytes = 1, .targets = {{target, target}}});
   }
+  // The gate answers at once, although the job may wait for its turn.
+  void renew() { post(wire::GateRenewRequest{ticket_}); }
   void release() { post(wire::GateRelease{ticket_}); }
   void send_all() {
     (void)send(file(), out_.data(), out_.size(), MSG_NOSIGNAL);
@@ -205,9 +207,8 @@ class BareJob {
       if (!header || rest.size() < wire::kHeaderSize + header->body_length) return;
       const auto body = rest.subspan(wire::kHeaderSize, header->body_length);
       rest = rest.subspan(wire::kHeaderSize + header->body_length);
-      if (header->type != wire::Type::kGateAsk) continue;
-      const auto reply = wire::decode<wire::GateAskRequest::Reply>(*header, body);
-      if (reply && reply->head.status == wire::kOk) action(reply->state);
+      const auto state = state_in(*header, body);
+      if (state) action(*state);
     }
   }
   // Waits for it.
@@ -230,6 +231,16 @@ class BareJob {
 
  private:
   explicit BareJob(net::Socket socket) : socket_(std::move(socket)) {}
+
+  static std::optional<wire::GateState> state_in(const wire::Header& header, std::span<const std::byte> body) {
+    if (header.type == wire::Type::kGateRenew) {
+      const auto reply = wire::decode<wire::GateRenewRequest::Reply>(header, body);
+      return reply && reply->head.status == wire::kOk ? std::optional(reply->state) : std::nullopt;
+    }
+    if (header.type != wire::Type::kGateAsk) return std::nullopt;
+    const auto reply = wire::decode<wire::GateAskRequest::Reply>(header, body);
+    return reply && reply->head.status == wire::kOk ? std::optional(reply->state) : std::nullopt;
+  }
 
   net::Socket socket_;
   std::vector<std::byte> out_;

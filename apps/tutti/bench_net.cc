@@ -25,7 +25,7 @@ constexpr std::uint64_t kDirect = 256 << 20;  // size of a file that bypasses th
 
 // The slices of one side.
 struct NetRow {
-  std::string what;  // "socket", "null", "posix", "direct", "fio", "engine"
+  std::string what;  // "socket", "null", "traced", "posix", "direct", "fio", "engine"
   Shape shape;
   std::vector<Slice> slices{};
 
@@ -36,6 +36,7 @@ struct NetRow {
   }
   double requests_per_second() const { return middle(&Slice::requests_per_second); }
   double median_us() const { return middle(&Slice::median_us); }
+  double cpu_us() const { return middle(&Slice::cpu_us); }
   double megabytes_per_second() const { return requests_per_second() * static_cast<double>(shape.size) / 1e6; }
 };
 
@@ -88,7 +89,7 @@ class Rows {
   explicit Rows(const NetArguments& arguments) : arguments_(arguments) {}
 
   Result<void> run_all() {
-    if (wanted("socket") || wanted("null") || wanted("posix"))
+    if (wanted("socket") || wanted("null") || wanted("traced") || wanted("posix"))
       if (auto done = run_cached(); !done) return done;
     return wanted("direct") ? run_direct() : Result<void>{};
   }
@@ -118,11 +119,12 @@ class Rows {
 
   Result<void> run_cached() {
     std::vector<std::pair<std::string, std::unique_ptr<BenchCluster>>> clusters;
-    const TemporaryDirectory directories[2];
-    for (const std::string engine : {"null", "posix"}) {
+    const TemporaryDirectory directories[3];
+    for (const std::string engine : {"null", "traced", "posix"}) {
       if (!wanted(engine)) continue;
       NodeOptions options;
-      options.engine = engine;
+      options.engine = engine == "posix" ? "posix" : "null";
+      if (engine == "traced") options.trace_directory = directories[clusters.size()] / "traces";
       auto cluster = BenchCluster::start(directories[clusters.size()], options, arguments_.nodes);
       if (!cluster) return Failure(cluster.error());
       clusters.emplace_back(engine, std::move(*cluster));
@@ -137,6 +139,7 @@ class Rows {
           entries.push_back({"socket", std::move(*side)});
         }
         for (const auto& [engine, cluster] : clusters) {
+          if (engine == "traced" && shape.size == kLarge) continue;  // its cost is per request
           auto side = cluster->side(shape, kCached);
           if (!side) return Failure(side.error());
           entries.push_back({engine, std::move(*side)});
@@ -194,6 +197,11 @@ std::vector<Goal> Rows::goals() const {
       speed(each, {"null"}, 0.7);
       speed(each, {"socket"}, 0.7);
     }
+    if (const NetRow* untraced = each.what == "traced" ? find({"null"}, each) : nullptr) {
+      const std::string traced = fmt::format("{}, depth {}: ", name(each), each.shape.depth);
+      goals.push_back({traced + "requests/s against null", ratios(each, *untraced, &Slice::requests_per_second), 0.99});
+      goals.push_back({traced + "CPU time against null", ratios(each, *untraced, &Slice::cpu_us), 1.01, false});
+    }
     if (each.what == "direct") speed(each, {"fio", "engine"}, 0.9);
     if (each.what != "null" || each.shape.size != kSmall) continue;
     if (each.shape.depth > 1) {
@@ -209,15 +217,16 @@ std::vector<Goal> Rows::goals() const {
 }
 
 void print(const Rows& rows) {
-  Table table({"what", "direction", "size", "threads", "depth", "MB/s", "requests/s", "median us"});
+  Table table({"what", "direction", "size", "threads", "depth", "MB/s", "requests/s", "median us", "CPU us"});
   for (const NetRow& row : rows.rows())
     table.add({row.what, row.shape.direction, std::to_string(row.shape.size), std::to_string(row.shape.threads),
                std::to_string(row.shape.depth), fmt::format("{:.0f}", row.megabytes_per_second()),
                fmt::format("{:.0f}", row.requests_per_second()),
-               row.median_us() > 0 ? fmt::format("{:.1f}", row.median_us()) : "-"});
+               row.median_us() > 0 ? fmt::format("{:.1f}", row.median_us()) : "-",
+               row.cpu_us() > 0 ? fmt::format("{:.1f}", row.cpu_us()) : "-"});
   fmt::print("{}\n", table.text());
   const auto figure = [](double value) {
-    return value < 1000 ? fmt::format("{:.2f}", value) : fmt::format("{:.0f}", value);
+    return value < 1000 ? fmt::format("{:.3f}", value) : fmt::format("{:.0f}", value);
   };
   Table goals({"compared", "ours", "least", "most", "goal", "holds"});
   for (const Goal& goal : rows.goals())
@@ -226,7 +235,8 @@ void print(const Rows& rows) {
                goal.holds() ? "yes" : "NO"});
   fmt::print("{}", goals.text());
   fmt::print(
-      "\nsocket: a loop over Unix sockets; null: nodes that store nothing; posix: nodes over files in the page cache;\n"
+      "\nsocket: a loop over Unix sockets; null: nodes that store nothing; traced: the same with --trace;\n"
+      "posix: nodes over files in the page cache;\n"
       "direct: nodes around the page cache; fio (where it is installed, else engine: our own loop): the same "
       "directory\n"
       "without nodes. Medians of slices in which the sides took turns, and the least and most of a slice.\n");
@@ -234,15 +244,18 @@ void print(const Rows& rows) {
 
 Json to_json(const Rows& rows) {
   auto list = Json::array(), goals = Json::array();
-  for (const NetRow& row : rows.rows())
-    list.push_back({{"what", row.what},
-                    {"direction", row.shape.direction},
-                    {"size", row.shape.size},
-                    {"threads", row.shape.threads},
-                    {"depth", row.shape.depth},
-                    {"megabytes_per_second", row.megabytes_per_second()},
-                    {"requests_per_second", row.requests_per_second()},
-                    {"median_us", row.median_us() > 0 ? Json(row.median_us()) : nullptr}});
+  for (const NetRow& row : rows.rows()) {
+    Json entry = {{"what", row.what},
+                  {"direction", row.shape.direction},
+                  {"size", row.shape.size},
+                  {"threads", row.shape.threads},
+                  {"depth", row.shape.depth},
+                  {"megabytes_per_second", row.megabytes_per_second()},
+                  {"requests_per_second", row.requests_per_second()},
+                  {"median_us", row.median_us() > 0 ? Json(row.median_us()) : nullptr}};
+    if (row.cpu_us() > 0) entry["cpu_us_per_request"] = row.cpu_us();  // of nodes
+    list.push_back(std::move(entry));
+  }
   for (const Goal& goal : rows.goals())
     goals.push_back({{"compared", goal.text},
                      {"ours", goal.ours()},
@@ -274,7 +287,7 @@ Command bench_net_command() {
             line.option("--nodes", arguments->nodes, "Number of nodes").between(1, 64);
             line.option("--only", arguments->only, "Measure only these (default: all)")
                 .separated_by_commas()
-                .one_of({"socket", "null", "posix", "direct"});
+                .one_of({"socket", "null", "traced", "posix", "direct"});
             line.option("--direction", arguments->directions, "Directions to measure")
                 .separated_by_commas()
                 .one_of({"write", "read"});

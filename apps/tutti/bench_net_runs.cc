@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <thread>
@@ -38,7 +39,8 @@ Slice summarise(const std::vector<std::vector<double>>& latencies, std::chrono::
   if (all.empty()) return {};
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
   std::ranges::nth_element(all, middle);
-  return {static_cast<double>(all.size()) / elapsed.count(), *middle};
+  const auto requests = static_cast<double>(all.size());
+  return {.requests_per_second = requests / elapsed.count(), .median_us = *middle, .requests = requests};
 }
 
 bool send_all(int socket, const std::byte* data, std::size_t size) {
@@ -184,6 +186,15 @@ class ClusterSide final : public Side {
   }
 
   Result<Slice> run(Duration duration) override {
+    const std::clock_t before = std::clock();
+    Slice slice = transfer(duration);
+    const double used = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+    if (slice.requests > 0) slice.cpu_us = used / slice.requests * 1e6;
+    return slice;
+  }
+
+ private:
+  Slice transfer(Duration duration) {
     const bool write = shape_.direction == "write";
     if (shape_.depth == 1)
       return measure(shape_.threads, duration, [&](std::size_t t, std::uint64_t serial) {
@@ -200,7 +211,6 @@ class ClusterSide final : public Side {
     return pipeline.run(duration);
   }
 
- private:
   std::span<std::byte> slot(std::size_t thread, std::size_t index) {
     std::byte* const begin = memory_[thread].data();
     const std::size_t lead = shape_.whole_pages ? wire::lead_of(begin) : 0;
@@ -234,7 +244,8 @@ class FioSide final : public Side {
     const Result<Json> document = parse_json(text);
     if (!document) return fail(ErrorCode::kIo, "fio: " + document.error().message);
     const Json& side = (*document)["jobs"][0][shape_.direction];
-    return Slice{side["iops"].number(), side["clat_ns"]["percentile"]["50.000000"].number() / 1e3};
+    return Slice{.requests_per_second = side["iops"].number(),
+                 .median_us = side["clat_ns"]["percentile"]["50.000000"].number() / 1e3};
   }
 
  private:

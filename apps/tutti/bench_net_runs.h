@@ -31,6 +31,8 @@ struct Shape {
 struct Slice {
   double requests_per_second = 0;
   double median_us = 0;  // from the start of an operation to its end; 0: not known
+  double requests = 0;
+  double cpu_us = 0;  // CPU time of this process per request, clients and nodes together; 0: not known
 };
 
 // One side of a comparison. Its sockets, connections and files exist during its lifetime and are idle between slices.

@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "base/json.h"
+#include "base/print_error.h"
 #include "base/prng.h"
 #include "base/table.h"
 #include "bench.h"
@@ -82,7 +83,7 @@ int run(const PlanArguments& arguments) {
     for (const PlanKind kind : {PlanKind::kTwoPhase, PlanKind::kResonant, PlanKind::kTimed, PlanKind::kAuto}) {
       auto row = measure(collective, kind, regular);
       if (!row) {
-        fmt::print(stderr, "tutti: bench plan: {}\n", row.error().message);
+        print_error("tutti: bench plan: {}\n", row.error().message);
         return 1;
       }
       rows.push_back(std::move(*row));

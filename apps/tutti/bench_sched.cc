@@ -18,6 +18,7 @@
 
 #include "base/huge_pages.h"
 #include "base/json.h"
+#include "base/print_error.h"
 #include "base/prng.h"
 #include "base/table.h"
 #include "bench.h"
@@ -329,10 +330,10 @@ int run(const SchedArguments& flags) {
   const std::vector<Case> list = cases(flags.quick, flags.policies);
   std::vector<SchedRow> rows;
   for (const Case& what : list) {
-    if (watched) fmt::print(stderr, "\r{}/{} {:<10}", rows.size() + 1, list.size(), what.policy);
+    if (watched) print_error("\r{}/{} {:<10}", rows.size() + 1, list.size(), what.policy);
     rows.push_back(what.scheduler ? measure_scheduler(what, flags.seconds) : measure_policy(what, flags.seconds));
   }
-  if (watched) fmt::print(stderr, "\r{:<30}\r", "");
+  if (watched) print_error("\r{:<30}\r", "");
   const double idle = idle_cpu_share();
   if (flags.json)
     fmt::print("{}\n", as_json(rows, idle).dump(2));

@@ -6,7 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <concepts>
+#include <exception>
 
+#include "base/print_error.h"
 #include "base/units.h"
 
 namespace tutti::cli {
@@ -228,10 +230,15 @@ int CommandLine::run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app_->exit(help);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "tutti: {}\n", chosen().error_message(error.what()));
+    print_error("tutti: {}\n", chosen().error_message(error.what()));
     return kUsage;
   }
-  return chosen().action_();
+  try {
+    return chosen().action_();
+  } catch (const std::exception& problem) {  // standard output cannot be written, or there is no memory
+    print_error("tutti: {}\n", problem.what());
+    return kFailed;
+  }
 }
 
 }  // namespace tutti::cli

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <cerrno>
+#include <system_error>
+
 namespace tutti::cli {
 namespace {
 
@@ -140,6 +143,14 @@ TEST_F(CommandLineTest, RestTakesAllWordsOfAnotherCommand) {
   EXPECT_THAT(command_, ElementsAre("cp", "--help", "-r"));
   EXPECT_EQ(run({"turn", "cp", "--verbose"}), kFailed);
   EXPECT_THAT(command_, ElementsAre("cp", "--verbose"));
+}
+
+TEST_F(CommandLineTest, OutputThatCannotBeWrittenIsAnError) {
+  line_.subcommand("full", "Prints to a full disk").action([]() -> int {
+    throw std::system_error(ENOSPC, std::generic_category(), "cannot write to file");
+  });
+  EXPECT_EQ(run({"full"}), kFailed);
+  EXPECT_THAT(complaint_, HasSubstr("No space left on device"));
 }
 
 TEST_F(CommandLineTest, VersionIsPrinted) {

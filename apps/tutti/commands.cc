@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
+#include "base/print_error.h"
 #include "command.h"
 
 namespace tutti::cli {
@@ -24,21 +25,22 @@ Command restart_command();
 Command sim_command();
 Command status_command();
 Command top_command();
+Command trace_command();
 Command turn_command();
 Command up_command();
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
-      bench_command(), cat_command(),      cp_command(),     down_command(), gate_command(),
-      get_command(),   lab_command(),      layout_command(), ls_command(),   mpirun_command(),
-      node_command(),  policies_command(), policy_command(), put_command(),  restart_command(),
-      sim_command(),   status_command(),   top_command(),    turn_command(), up_command(),
+      bench_command(),  cat_command(),    cp_command(),      down_command(),   gate_command(),   get_command(),
+      lab_command(),    layout_command(), ls_command(),      mpirun_command(), node_command(),   policies_command(),
+      policy_command(), put_command(),    restart_command(), sim_command(),    status_command(), top_command(),
+      trace_command(),  turn_command(),   up_command(),
   };
   return list;
 }
 
 int report(const Error& error) {
-  fmt::print(stderr, "tutti: {}\n", error.message);
+  print_error("tutti: {}\n", error.message);
   return error.code == ErrorCode::kInvalid ? kUsage : kFailed;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "base/print_error.h"
 #include "base/table.h"
 #include "base/units.h"
 #include "command.h"
@@ -25,6 +26,8 @@ struct GateOptions {
   std::string state;
   std::string key_file;
   bool munge = false;
+  std::string job_check = "cgroup";
+  std::string job_command;
   std::uint32_t connections_per_user = 4096;
   bool list = false;
   bool json = false;
@@ -68,7 +71,12 @@ Result<gate::GateServer::Options> server_options(const GateOptions& given) {
     if (options.state_path.empty() && address->kind == net::Endpoint::Kind::kUnix)
       options.state_path = address->name + ".state";
   }
-  options.log = [](const std::string& line) { fmt::print(stderr, "tutti gate: {}\n", line); };
+  options.log = [](const std::string& line) { print_error("tutti gate: {}\n", line); };
+  auto jobs = net::make_job_check(given.job_check, given.job_command, [log = options.log](const std::string& why) {
+    log(fmt::format("job numbers cannot be checked: {}. Until they can, jobs count as their user's.", why));
+  });
+  if (!jobs) return Failure(jobs.error());
+  options.jobs = std::move(*jobs);
   return options;
 }
 
@@ -83,10 +91,10 @@ int serve(const GateOptions& given) {
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
   for (const std::string& address : options->addresses)
-    fmt::print(stderr, "tutti gate: listening on {}{}\n", address,
-               address.ends_with(":0") ? fmt::format(" (port {})", (*server)->port()) : "");
+    print_error("tutti gate: listening on {}{}\n", address,
+                address.ends_with(":0") ? fmt::format(" (port {})", (*server)->port()) : "");
   if ((*server)->recovering())
-    fmt::print(stderr, "tutti gate: jobs may hold turns of the previous gate; recovering for one lease time\n");
+    print_error("tutti gate: jobs may hold turns of the previous gate; recovering for one lease time\n");
   if (auto done = (*server)->run(); !done) return report(done.error());
   return kDone;
 }
@@ -180,6 +188,13 @@ Command gate_command() {
                     "without it, a gate on TCP grants nothing for one lease after each start)");
         line.option("--key-file", given->key_file, "TCP: accept clients that have the key in this file");
         line.flag("--munge", given->munge, "TCP: accept clients with MUNGE credentials");
+        line.option("--job-check", given->job_check,
+                    "How job numbers are checked: cgroup (processes on this machine, by their Slurm cgroup) or slurm "
+                    "(other processes, too: the gate asks Slurm whether the job is the user's)")
+            .one_of({"cgroup", "slurm"});
+        line.option("--job-command", given->job_command,
+                    "With --job-check slurm: command that gets a job number and prints the ids of its users (default: "
+                    "squeue)");
         line.option("--connections-per-user", given->connections_per_user,
                     "Maximum number of connections per user; no limit for root and the gate's own user");
         line.flag("--list", given->list, "List the disciplines with their options and exit");

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/print_error.h"
 #include "base/table.h"
 #include "command.h"
 #include "lab/experiment.h"
@@ -50,6 +51,12 @@ std::string text(const lab::Cell& cell) {
   return fmt::format("{}", std::get<std::int64_t>(cell));
 }
 
+std::string wanted(const lab::Claim& claim) {
+  if (claim.low()) return fmt::format("{}..{}", number(*claim.low()), number(*claim.high()));
+  if (!claim.goal) return "-";
+  return (claim.goal_is == lab::Claim::Goal::kAtMost ? "<= " : ">= ") + number(*claim.goal);
+}
+
 void print(const lab::ExperimentResult& result) {
   fmt::print("{} ({}, {:.1f} s)\n\n", result.name, result.device, result.seconds);
   Table rows(result.columns);
@@ -59,16 +66,11 @@ void print(const lab::ExperimentResult& result) {
     rows.add(std::move(cells));
   }
   fmt::print("{}\n", rows.text());
-  Table claims({"claim", "paper", "goal", "ours", "bound", "unit", "holds", "what"});
-  for (const lab::Claim& claim : result.claims) {
-    const char* sign = claim.kind == lab::Claim::Goal::kAtMost ? "<= " : ">= ";
-    claims.add({claim.id, number(claim.paper), claim.goal ? sign + number(*claim.goal) : "-", number(claim.ours),
-                number(claim.bound), claim.unit,
-                claim.fitted     ? "fitted"
-                : *claim.holds() ? "yes"
-                                 : "NO",
+  Table claims({"claim", "kind", "paper", "wanted", "ours", "+-", "bound", "unit", "holds", "what"});
+  for (const lab::Claim& claim : result.claims)
+    claims.add({claim.id, claim.reproduced ? "reproduced" : "advance", number(claim.paper), wanted(claim),
+                number(claim.ours), number(claim.interval), number(claim.bound), claim.unit, lab::verdict(claim),
                 claim.what});
-  }
   fmt::print("{}\n", claims.text());
 }
 
@@ -112,11 +114,11 @@ int write_report(const LabArguments& arguments, std::vector<lab::ExperimentResul
       if (!experiment.ready()) page.not_yet.push_back(experiment);
   if (!arguments.html.empty()) {
     if (const auto written = lab::write_html(page, arguments.html); !written) return report(written.error());
-    fmt::print(stderr, "report: {}\n", arguments.html);
+    print_error("report: {}\n", arguments.html);
   }
   if (!arguments.markdown.empty()) {
     if (const auto written = lab::write_markdown(page, arguments.markdown); !written) return report(written.error());
-    fmt::print(stderr, "claims: {}\n", arguments.markdown);
+    print_error("claims: {}\n", arguments.markdown);
   }
   return kDone;
 }
@@ -125,12 +127,12 @@ int run(const LabArguments& arguments) {
   lab::LabOptions options;
   if (arguments.live) options.mode = lab::Mode::kLive;
   if (arguments.full) options.mode = lab::Mode::kFull;
-  options.progress = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  options.progress = [](const std::string& line) { print_error("{}\n", line); };
   std::vector<lab::ExperimentResult> results;
   for (const Chosen& chosen : expand(arguments.names, arguments.live)) {
     auto result = lab::run_experiment(chosen.name, options);
     if (!result && result.error().code == ErrorCode::kInvalid && !chosen.by_name) {
-      fmt::print(stderr, "skipped: {}\n", result.error().message);
+      print_error("skipped: {}\n", result.error().message);
       continue;
     }
     if (!result) return report(result.error());
@@ -160,7 +162,7 @@ Command lab_command() {
                            "Also write the claims as tables to this file, below its marker if it has one");
             running.action([arguments] {
               if (arguments->live && arguments->full)
-                return fmt::print(stderr, "tutti: --live and --full cannot be used together\n"), kUsage;
+                return print_error("tutti: --live and --full cannot be used together\n"), kUsage;
               return run(*arguments);
             });
           }};

@@ -14,6 +14,7 @@
 #include <memory>
 #include <random>
 
+#include "base/print_error.h"
 #include "command.h"
 #include "job/live.h"
 
@@ -131,7 +132,7 @@ int mpirun(const MpirunOptions& given) {
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
-  fmt::print(stderr, "tutti mpirun: cannot run '{}': {}\n", words.front(), std::strerror(errno));
+  print_error("tutti mpirun: cannot run '{}': {}\n", words.front(), std::strerror(errno));
   return errno == ENOENT ? 127 : 126;
 }
 

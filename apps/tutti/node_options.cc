@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/units.h"
+#include "trace/live_files.h"
 
 namespace tutti::cli {
 namespace {
@@ -51,6 +52,13 @@ void define_settings(CommandLine& line, NodeSettings& settings) {
   line.option("--buffers", settings.buffers,
               "Memory limit for file data in transit, half for reads and half for writes (default: 128MiB)")
       .at_least(kLeastBuffers);
+  line.option("--trace", settings.trace,
+              "Record every request in files NODE.NUMBER.trace in this directory, for 'tutti trace' (default: none)");
+  line.option("--trace-limit", settings.trace_limit,
+              "Size of all trace files of a node together; the oldest are removed (default: 256MiB)")
+      .at_least(trace::kLeastLimit);
+  line.option("--predict", settings.predict,
+              "Traces of earlier runs, a file or a directory, for policies with -o prediction=traces (default: none)");
 }
 
 NodeSettings complete(NodeSettings given, const NodeSettings& defaults) {
@@ -58,12 +66,14 @@ NodeSettings complete(NodeSettings given, const NodeSettings& defaults) {
     given.policy = defaults.policy;
     given.policy_options.insert(defaults.policy_options.begin(), defaults.policy_options.end());
   }
-  for (auto member : {&NodeSettings::directory, &NodeSettings::engine, &NodeSettings::device,
-                      &NodeSettings::device_class, &NodeSettings::job_check, &NodeSettings::job_command})
+  for (auto member :
+       {&NodeSettings::directory, &NodeSettings::engine, &NodeSettings::device, &NodeSettings::device_class,
+        &NodeSettings::job_check, &NodeSettings::job_command, &NodeSettings::trace, &NodeSettings::predict})
     if ((given.*member).empty()) given.*member = defaults.*member;
   given.direct = given.direct || defaults.direct;
   if (given.depth == 0) given.depth = defaults.depth;
   if (given.buffers == Bytes{}) given.buffers = defaults.buffers;
+  if (given.trace_limit == Bytes{}) given.trace_limit = defaults.trace_limit;
   return given;
 }
 
@@ -84,6 +94,9 @@ Result<NodeOptions> to_options(const NodeSettings& settings) {
   if (!settings.device_class.empty()) options.device_class = settings.device_class;
   if (!settings.job_check.empty()) options.job_check = settings.job_check;
   options.job_command = settings.job_command;
+  options.trace_directory = settings.trace;
+  options.predict = settings.predict;
+  if (settings.trace_limit != Bytes{}) options.trace_limit = settings.trace_limit;
   if (settings.buffers == Bytes{}) return options;
   if (auto possible = check_buffers(settings.buffers); !possible) return Failure(possible.error());
   options.read_buffers = options.write_buffers = settings.buffers / 2;

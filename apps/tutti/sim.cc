@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/print_error.h"
 #include "base/table.h"
 #include "command.h"
 #include "gate/targets.h"
@@ -39,7 +40,7 @@ class Progress {
  public:
   explicit Progress(std::string what) : what_(std::move(what)) {}
   ~Progress() {
-    if (shown_) fmt::print(stderr, "\n");
+    if (shown_) print_error("\n");
   }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -49,8 +50,8 @@ class Progress {
     if (now - last_ < std::chrono::seconds(shown_ ? 1 : 2)) return;
     last_ = now;
     shown_ = true;
-    fmt::print(stderr, "\r{}: {:.1f} M events, {:.3f} s simulated ", what_, static_cast<double>(events) / 1e6,
-               std::chrono::duration<double>(simulated).count());
+    print_error("\r{}: {:.1f} M events, {:.3f} s simulated ", what_, static_cast<double>(events) / 1e6,
+                std::chrono::duration<double>(simulated).count());
     std::fflush(stderr);
   }
 
@@ -193,7 +194,7 @@ int write_report(const SimArguments& arguments, const std::vector<lab::RecordedR
                                         .not_yet = {}},
                                        arguments.html);
   if (!written) return report(written.error());
-  fmt::print(stderr, "report: {}\n", arguments.html);
+  print_error("report: {}\n", arguments.html);
   return kDone;
 }
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "base/print_error.h"
 #include "sim/faults/fault_run.h"
 
 namespace tutti::cli {
@@ -41,12 +42,12 @@ class Campaign {
   }
 
   int run() {
-    if (arguments_.seconds > 0) fmt::print(stderr, "first seed: {}\n", first_);
+    if (arguments_.seconds > 0) print_error("first seed: {}\n", first_);
     std::vector<std::jthread> threads;
     for (std::uint32_t i = 1; i < arguments_.jobs; ++i) threads.emplace_back([this] { work(); });
     work();
     threads.clear();
-    if (shown_) fmt::print(stderr, "\n");
+    if (shown_) print_error("\n");
     arguments_.json ? print_json() : print_line();
     return violations_.empty() ? kDone : kFailed;
   }
@@ -74,8 +75,8 @@ class Campaign {
     for (std::size_t i = 0; i < sim::kFaultKinds; ++i) faults_[i] += outcome.faults[i];
     for (const std::string& what : outcome.violations) violations_.push_back({outcome.seed, what});
     if (outcome.violations.empty()) return;
-    fmt::print(stderr, "{}seed {}: {} violations, the first: {}\n  repeat: tutti sim faults --seed {} --trace\n",
-               shown_ ? "\n" : "", outcome.seed, outcome.violations.size(), outcome.violations.front(), outcome.seed);
+    print_error("{}seed {}: {} violations, the first: {}\n  repeat: tutti sim faults --seed {} --trace\n",
+                shown_ ? "\n" : "", outcome.seed, outcome.violations.size(), outcome.violations.front(), outcome.seed);
   }
 
   void progress() {
@@ -83,8 +84,8 @@ class Campaign {
     if (now < 2 || now - last_shown_ < 1) return;
     last_shown_ = now;
     shown_ = true;
-    fmt::print(stderr, "\r{} seeds, {} violations, {:.1f} seeds/s ", seeds_, violations_.size(),
-               static_cast<double>(seeds_) / now);
+    print_error("\r{} seeds, {} violations, {:.1f} seeds/s ", seeds_, violations_.size(),
+                static_cast<double>(seeds_) / now);
     std::fflush(stderr);
   }
 

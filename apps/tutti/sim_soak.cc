@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "base/json.h"
+#include "base/print_error.h"
 #include "base/table.h"
 #include "sim/soak.h"
 #include "sim_faults.h"
@@ -69,13 +70,13 @@ int run(const SoakArguments& arguments) {
   const auto show = [&](double day) {
     if (seconds() < 2) return;
     shown = true;
-    fmt::print(stderr, "\rday {:.0f} ", day);
+    print_error("\rday {:.0f} ", day);
     std::fflush(stderr);
   };
   const sim::SoakOutcome outcome = sim::run_soak(
       {.seed = arguments.seed, .days = arguments.days, .jobs = arguments.jobs, .heap = heap_in_use, .progress = show});
-  if (shown) fmt::print(stderr, "\n");
-  for (const std::string& what : outcome.violations) fmt::print(stderr, "violation: {}\n", what);
+  if (shown) print_error("\n");
+  for (const std::string& what : outcome.violations) print_error("violation: {}\n", what);
   arguments.json ? print_json(outcome, seconds()) : print_table(outcome, seconds());
   return outcome.violations.empty() ? kDone : kFailed;
 }

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/json.h"
+#include "base/print_error.h"
 #include "base/table.h"
 #include "lab/sweep.h"
 #include "sched/policy.h"
@@ -95,7 +96,7 @@ int keep_worst(const SweepArguments& arguments, const std::vector<lab::SweepSumm
       if (!file) return report({ErrorCode::kIo, fmt::format("{}: cannot be written", path)});
     }
   }
-  fmt::print(stderr, "the worst scenarios are in {}\n", arguments.keep);
+  print_error("the worst scenarios are in {}\n", arguments.keep);
   return kDone;
 }
 
@@ -115,11 +116,11 @@ int run_sweep(SweepArguments& arguments) {
     if (now - begin < std::chrono::seconds(2) || now - last < std::chrono::seconds(1)) return;
     last = now;
     shown = true;
-    fmt::print(stderr, "\r{} of {} scenarios ", done, arguments.options.scenarios);
+    print_error("\r{} of {} scenarios ", done, arguments.options.scenarios);
     std::fflush(stderr);
   };
   const auto rows = lab::sweep(arguments.options);
-  if (shown) fmt::print(stderr, "\n");
+  if (shown) print_error("\n");
   if (!rows) return report(rows.error());
   const std::vector<lab::SweepSummary> summaries = lab::summarize(*rows, arguments.options.policies);
   arguments.json ? print_json(arguments, *rows, summaries) : print_table(arguments, summaries);

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/json.h"
+#include "base/print_error.h"
 #include "base/units.h"
 #include "command.h"
 #include "gate/live_coordinator.h"
@@ -33,10 +34,10 @@ struct TurnOptions {
   std::vector<std::string> command;
 };
 
-volatile sig_atomic_t child = 0;
+volatile sig_atomic_t child_process = 0;
 
 void pass_on(int signal) {
-  if (child > 0) kill(static_cast<pid_t>(child), signal);
+  if (child_process > 0) kill(static_cast<pid_t>(child_process), signal);
 }
 
 // Parses --targets. For a path: the targets of the file if its file system reports them, else all. The directory of the
@@ -70,7 +71,7 @@ Result<gate::CoordinatorOptions> coordinator_options(const TurnOptions& given) {
     options->client.job = given.job;
   else if (options->client.job == program_invocation_short_name)
     options->client.job = std::filesystem::path(given.command.front()).filename().string();
-  options->client.say = [](const std::string& line) { fmt::print(stderr, "tutti turn: {}\n", line); };
+  options->client.say = [](const std::string& line) { print_error("tutti turn: {}\n", line); };
   return options;
 }
 
@@ -83,10 +84,10 @@ int run_command(const std::vector<std::string>& words) {
   for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaction(signal, &action, nullptr);
   pid_t process = 0;
   if (const int error = posix_spawnp(&process, arguments[0], nullptr, nullptr, arguments.data(), environ); error != 0) {
-    fmt::print(stderr, "tutti turn: cannot run '{}': {}\n", words.front(), std::strerror(error));
+    print_error("tutti turn: cannot run '{}': {}\n", words.front(), std::strerror(error));
     return error == ENOENT ? 127 : 126;
   }
-  child = process;
+  child_process = process;
   int status = 0;
   while (waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -140,11 +141,11 @@ int take_turn(const TurnOptions& given) {
   const gate::TurnResult turn = (*coordinator)->begin(*targets, given.bytes);
   messages.reset();
   if (given.verbose)
-    fmt::print(stderr, "tutti turn: {} after {}\n",
-               turn.outcome == gate::GateOutcome::kGranted ? "granted" : "going ahead without a turn",
-               format(Duration(std::chrono::steady_clock::now() - start)));
+    print_error("tutti turn: {} after {}\n",
+                turn.outcome == gate::GateOutcome::kGranted ? "granted" : "going ahead without a turn",
+                format(Duration(std::chrono::steady_clock::now() - start)));
   if (given.verbose && turn.probe)
-    fmt::print(stderr, "tutti turn: probed {} times, {}\n", turn.probe->rounds, turn.probe->quiet ? "quiet" : "busy");
+    print_error("tutti turn: probed {} times, {}\n", turn.probe->rounds, turn.probe->quiet ? "quiet" : "busy");
   const int status = run_command(given.command);
   (*coordinator)->end();
   return status;

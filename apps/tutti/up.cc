@@ -15,6 +15,7 @@
 #include <iterator>
 #include <thread>
 
+#include "base/print_error.h"
 #include "base/units.h"
 #include "command.h"
 #include "local_cluster.h"
@@ -45,7 +46,8 @@ struct Up {
     const NodeSettings& s = settings;
     return nodes != 0 || stripe_size != Bytes{} || fence_time != Duration{} || !s.directory.empty() ||
            !s.policy.empty() || !s.policy_options.empty() || !s.engine.empty() || s.direct || !s.device.empty() ||
-           !s.device_class.empty() || s.depth != 0 || s.buffers != Bytes{};
+           !s.device_class.empty() || s.depth != 0 || s.buffers != Bytes{} || !s.trace.empty() || !s.predict.empty() ||
+           s.trace_limit != Bytes{};
   }
 };
 
@@ -111,6 +113,9 @@ Result<void> describe(const Up& up, const LocalCluster& local, Created& created,
   if (up.stripe_size != Bytes{}) cluster.stripe_size = up.stripe_size;
   if (up.fence_time != Duration{}) cluster.fence_time = up.fence_time;
   file.defaults = complete(up.settings, file.defaults);
+  if (!up.settings.trace.empty()) file.defaults.trace = fs::absolute(up.settings.trace).lexically_normal().string();
+  if (!up.settings.predict.empty())
+    file.defaults.predict = fs::absolute(up.settings.predict).lexically_normal().string();
   if (file.defaults.directory.empty()) file.defaults.directory = local.directory + "/files";
   const auto sockets = socket_directory(local, created);
   if (!sockets) return Failure(sockets.error());
@@ -321,8 +326,8 @@ void clean_up(const LocalCluster& local, const ClusterFile& file, const NodeStop
 
 void print_problem(const NodeStop& stop) {
   if (stop.why().empty()) return;
-  fmt::print(stderr, "tutti: {}{} {}\n", stop.name(),
-             stop.state() == NodeStop::State::kRemains ? " may still run:" : "", stop.why());
+  print_error("tutti: {}{} {}\n", stop.name(), stop.state() == NodeStop::State::kRemains ? " may still run:" : "",
+              stop.why());
 }
 
 // Reports nodes that were killed or may still run. Returns the exit status.

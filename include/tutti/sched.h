@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -63,15 +64,51 @@ struct Request {
   Bytes length{};  // at least 1; offset + length at most 2^63
   TargetId target = 0;
   Direction direction = Direction::kRead;
+  // The striping of the file: stripes of 2^stripe_log2 bytes, round robin over stripe_count columns. With it, policies
+  // know the place in the target's object and can merge what adjoins there (option `adjoin`). The same for all requests
+  // to one file. A stripe_count of 0 or 1, or a stripe_log2 above kMostStripeLog2: the place is the offset.
+  std::uint8_t stripe_log2 = 0;
+  std::uint16_t stripe_count = 0;
   Stamp stamp{};
 
+  static constexpr std::uint8_t kMostStripeLog2 = 46;
+
   std::uint64_t end() const { return offset + length.count(); }
+  bool striped() const { return stripe_count > 1 && stripe_log2 <= kMostStripeLog2; }
+  // The place in the file's objects, one behind the other: bytes that follow each other in one object have places that
+  // follow each other, and no two columns touch.
+  std::uint64_t place() const {
+    if (!striped()) return offset;
+    const std::uint64_t stripe = offset >> stripe_log2, size = std::uint64_t{1} << stripe_log2;
+    const std::uint64_t column = (std::uint64_t{1} << 63) / stripe_count + 2 * size;  // bytes set aside for each
+    return stripe % stripe_count * column + stripe / stripe_count * size + (offset & (size - 1));
+  }
+};
+
+// A request that waits, and since when.
+struct WaitingRequest {
+  Request request;
+  TimePoint arrived;
+};
+
+// Is called with what happens at a scheduler, to record it or to learn from it.
+class SchedulerObserver {
+ public:
+  virtual ~SchedulerObserver() = default;
+  // These requests have arrived, in this order. Calls of arrived() and ended() never overlap. They are made while the
+  // scheduler's lock is held: they must return soon and must not call the scheduler.
+  virtual void arrived(std::span<const WaitingRequest> requests) = 0;
+  // These requests have been served, or, if not `served`, were cancelled or dropped.
+  virtual void ended(std::span<const Request> requests, TimePoint when, bool served) = 0;
+  // The file has this path. May be called on any thread, at any time.
+  virtual void named(FileId file, std::string_view path) = 0;
 };
 
 // Option names to values as text, e.g. {"width", "250ms"}. `tutti policies` lists what each policy takes.
 using PolicyOptions = std::map<std::string, std::string>;
 
 class Clock;
+class PredictedQueues;  // src/sched/prediction
 
 // A policy with the locking and waiting that threads need. All members are thread-safe.
 //
@@ -89,6 +126,9 @@ class Scheduler {
     Bytes max_bytes{std::uint64_t{1} << 40};          // that wait; beyond it add() returns kFull
     std::size_t max_in_flight = 0;                    // batches; next() waits beyond it. 0: no limit
     Clock* clock = nullptr;                           // nullptr: the real clock. Outlives the scheduler.
+    SchedulerObserver* observer = nullptr;            // nullptr: none. Outlives the scheduler.
+    // What policies with the option `prediction` expect to arrive, from traces of earlier runs; nullptr: nothing.
+    std::shared_ptr<const PredictedQueues> predictions{};
   };
 
   enum class Stop {
@@ -96,7 +136,8 @@ class Scheduler {
     kDrop,   // waiting requests are returned by next() at once, marked as dropped
   };
 
-  // Requests to serve as one operation: same file and direction, adjoining, ascending offsets.
+  // Requests to serve as one operation: same file and direction, ascending offsets, each adjoins the one before it: in
+  // the file, or, where the policy has the option `adjoin=object`, at least in the target's object.
   // `requests` stays valid until complete().
   struct Dispatched {
     std::span<const Request> requests{};
@@ -140,6 +181,10 @@ class Scheduler {
 
   // kInvalid: length 0, or past 2^63. kDuplicate: the id is waiting or in flight. kFull, kStopped.
   virtual Result<void> add(const Request& request) = 0;
+
+  // Tells the path of a file to the observer, and to a policy with predictions, which recognises files of earlier runs
+  // by it. Call it before the first request of the file. A later call replaces the path.
+  virtual void name_file(FileId file, std::string_view path) = 0;
 
   // True: the request was waiting and will never be dispatched. False: unknown, dispatched or done.
   virtual bool cancel(RequestId id) = 0;

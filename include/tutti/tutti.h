@@ -90,6 +90,13 @@ typedef struct tutti_config {
   size_t max_requests;  /* waiting requests; beyond it tutti_add() returns TUTTI_FULL; default 2^20 */
   uint64_t max_bytes;   /* the same limit in bytes; default 2^40 */
   size_t max_in_flight; /* batches that were returned and are not complete; default: no limit */
+  /* Records every request in files PATH.NUMBER.trace, mode 0600, for `tutti trace`; NULL: nothing is recorded. A thread
+   * of the library writes them; requests never wait for it. If it cannot write, it says so on standard error. */
+  const char* trace;
+  uint64_t trace_limit; /* bytes of these files together, the oldest are removed; default 256 MiB, at least 1 MiB */
+  /* A trace file, or a directory of them, of earlier runs: what policies with the option `prediction` expect to arrive
+   * (docs/prediction.md). NULL: nothing. Files must have names then, see tutti_name_file(). */
+  const char* predict;
 } tutti_config;
 
 /*
@@ -147,6 +154,7 @@ const char* tutti_version(void);
 /*
  * Creates a scheduler in *scheduler; on an error *scheduler is NULL. `config` may be NULL: all defaults.
  * TUTTI_NOT_FOUND: no such policy. TUTTI_INVALID: unknown option, value out of range, or null argument.
+ * TUTTI_INTERNAL: traces cannot be written or read there.
  */
 int tutti_create(const tutti_config* config, tutti_scheduler** scheduler);
 
@@ -165,6 +173,12 @@ int tutti_destroy(tutti_scheduler* scheduler);
 
 /* Adds a request. TUTTI_INVALID, TUTTI_DUPLICATE, TUTTI_FULL, TUTTI_STOPPED. */
 int tutti_add(tutti_scheduler* scheduler, const tutti_request* request);
+
+/*
+ * Tells the name of a file, for traces and predictions: call it before the first request of the file. Runs of digits in
+ * names count as equal, so that a file is recognised in the next run. A later call replaces the name.
+ */
+int tutti_name_file(tutti_scheduler* scheduler, uint64_t file, const char* name);
 
 /* Removes a waiting request: TUTTI_OK, it will not be dispatched. TUTTI_NOT_FOUND: unknown, dispatched or completed. */
 int tutti_cancel(tutti_scheduler* scheduler, uint64_t id);

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/page_pipe.h"
+#include "base/print_error.h"
 #include "base/prng.h"
 #include "base/temporary_directory.h"
 #include "base/units.h"
@@ -21,6 +22,21 @@ namespace {
 using namespace literals;
 using std::chrono::hours;
 using std::chrono::milliseconds;
+
+TEST(PrintError, AFullDiskDoesNotEndTheProgram) {
+  const int before = ::dup(2), full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(full, 0);
+  ::dup2(full, 2);
+  EXPECT_NO_THROW(print_error("a message of {}\n", 17));
+  ::close(2);
+  EXPECT_NO_THROW(print_error("a message of {}\n", 18));
+  ::dup2(before, 2);
+  ::close(before);
+  ::close(full);
+  testing::internal::CaptureStderr();
+  print_error("a message of {}\n", 19);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "a message of 19\n");
+}
 
 TEST(Units, DurationsAndSizesRoundTrip) {
   EXPECT_EQ(*parse_duration("250ms"), milliseconds(250));

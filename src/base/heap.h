@@ -48,6 +48,11 @@ class Heap {
     for (std::size_t i = entries_.size() / 4 + 1; i-- > 0;)
       if (i < entries_.size()) down(i, Entry(entries_[i]));
   }
+  // Calls do_it(entry) for every entry, in no particular order.
+  template <typename Do>
+  void each(const Do& do_it) const {
+    for (const Entry& entry : entries_) do_it(entry);
+  }
   void clear() { entries_.clear(); }
   void release() { std::vector<Entry>().swap(entries_); }
 

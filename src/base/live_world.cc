@@ -17,10 +17,12 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/print_error.h"
 
 namespace tutti {
 namespace {
@@ -37,8 +39,7 @@ class TimerThread {
 
   TimerThread() : kernel_timer_(::timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC)) {
     if (kernel_timer_ < 0) {  // without timers no timeout would work
-      fmt::print(stderr, "tutti: cannot make a kernel timer: {}; raise the limit of open files\n",
-                 std::strerror(errno));
+      print_error("tutti: cannot make a kernel timer: {}; raise the limit of open files\n", std::strerror(errno));
       std::abort();
     }
     std::thread([this] { run(); }).detach();
@@ -157,18 +158,18 @@ class LiveWorld final : public World {
 
 class LiveWorkers final : public Workers {
  public:
-  explicit LiveWorkers(std::size_t threads) {
-    for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
-  }
+  explicit LiveWorkers(std::size_t threads) : most_per_owner_(threads) {}
   ~LiveWorkers() override { stop(); }
 
   void stop() override {
+    std::vector<std::thread> threads;
     {
       Lock lock(mutex_);
       if (std::exchange(stopping_, true)) return;
+      threads.swap(threads_);
     }
     changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
+    for (std::thread& thread : threads) thread.join();
     {
       Lock lock(mutex_);
       stopped_ = true;
@@ -176,7 +177,11 @@ class LiveWorkers final : public Workers {
     run();  // tasks posted while the last thread ended
   }
 
-  std::shared_ptr<Strand> make_strand() override { return std::make_shared<LiveStrand>(); }
+  std::shared_ptr<Strand> make_strand(Owner owner) override {
+    auto strand = std::make_shared<LiveStrand>();
+    strand->owner = owner;
+    return strand;
+  }
 
   void post(const std::shared_ptr<Strand>& strand, Task task) override {
     auto live = std::static_pointer_cast<LiveStrand>(strand);
@@ -189,42 +194,85 @@ class LiveWorkers final : public Workers {
       live->tasks.push_back(std::move(task));
       if (live->scheduled) return;
       live->scheduled = true;
-      ready_.push_back(std::move(live));
+      OwnerState& owner = owners_[live->owner];
+      owner.ready.push_back(live);
+      list(live->owner, owner);
     }
     changed_.notify_one();
   }
 
  private:
   struct LiveStrand final : Strand {
+    Owner owner = kProcess;
     std::deque<Task> tasks;
-    bool scheduled = false;  // in ready_, or one of its tasks is running
+    bool scheduled = false;  // in `ready` of its owner, or one of its tasks is running
   };
+  // Exists while a strand of the owner is scheduled.
+  struct OwnerState {
+    std::deque<std::shared_ptr<LiveStrand>> ready;
+    std::size_t running = 0;  // tasks
+    bool listed = false;      // in turns_
+  };
+
+  // A thread may run a task of the owner, if it has one and not too many are running.
+  void list(Owner number, OwnerState& owner) TUTTI_REQUIRES(mutex_) {
+    if (owner.listed || owner.ready.empty() || owner.running >= most_per_owner_) return;
+    owner.listed = true;
+    turns_.push_back(number);
+    if (turns_.size() > idle_ && !stopping_ && threads_.size() < kMostWorkerThreads) start_thread();
+  }
+
+  void start_thread() TUTTI_REQUIRES(mutex_) {
+    try {
+      threads_.emplace_back([this] { run(); });
+    } catch (const std::system_error&) {
+      if (threads_.empty()) throw;  // else the task waits for one of them
+    }
+  }
 
   void run() {
     Lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [this]() TUTTI_REQUIRES(mutex_) { return stopping_ || !ready_.empty(); });
-      if (ready_.empty()) return;
-      const std::shared_ptr<LiveStrand> strand = std::move(ready_.front());
-      ready_.pop_front();
-      {
-        const Task task = std::move(strand->tasks.front());
-        strand->tasks.pop_front();
-        lock.unlock();
-        task();
-      }
-      lock.lock();
-      strand->scheduled = !strand->tasks.empty();
-      if (strand->scheduled) ready_.push_back(strand);
+      ++idle_;
+      changed_.wait(lock, [this]() TUTTI_REQUIRES(mutex_) { return stopping_ || !turns_.empty(); });
+      --idle_;
+      if (turns_.empty()) return;
+      const Owner number = turns_.front();
+      turns_.pop_front();
+      run_task(lock, number);
     }
   }
 
+  void run_task(Lock& lock, Owner number) TUTTI_REQUIRES(mutex_) TUTTI_UNCHECKED {  // unlocks for the task
+    OwnerState& owner = owners_[number];
+    const std::shared_ptr<LiveStrand> strand = std::move(owner.ready.front());
+    owner.ready.pop_front();
+    owner.listed = false;
+    ++owner.running;
+    list(number, owner);
+    {
+      const Task task = std::move(strand->tasks.front());
+      strand->tasks.pop_front();
+      lock.unlock();
+      task();
+    }
+    lock.lock();
+    --owner.running;
+    strand->scheduled = !strand->tasks.empty();
+    if (strand->scheduled) owner.ready.push_back(strand);
+    list(number, owner);
+    if (owner.ready.empty() && owner.running == 0) owners_.erase(number);
+  }
+
+  const std::size_t most_per_owner_;
   Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<LiveStrand>> ready_ TUTTI_GUARDED_BY(mutex_);
+  std::map<Owner, OwnerState> owners_ TUTTI_GUARDED_BY(mutex_);
+  std::deque<Owner> turns_ TUTTI_GUARDED_BY(mutex_);  // owners whose next task may run, each once
+  std::size_t idle_ TUTTI_GUARDED_BY(mutex_) = 0;     // threads that wait for a task
   bool stopping_ TUTTI_GUARDED_BY(mutex_) = false;
   bool stopped_ TUTTI_GUARDED_BY(mutex_) = false;  // no thread is left
-  std::vector<std::thread> threads_;
+  std::vector<std::thread> threads_ TUTTI_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <thread>
 #include <vector>
 
 namespace tutti {
@@ -33,10 +34,10 @@ TEST(LiveWorkers, TasksOfAStrandRunInOrder) {
   std::atomic<int> others = 0;
   {
     const auto workers = make_live_workers(4);
-    const auto strand = workers->make_strand();
+    const auto strand = workers->make_strand(Workers::kProcess);
     for (int i = 0; i < 1000; ++i) {
       workers->post(strand, [&order, i] { order.push_back(i); });
-      workers->post([&others] { ++others; });
+      workers->post(Workers::kProcess, [&others] { ++others; });
     }
   }
   ASSERT_EQ(order.size(), 1000U);
@@ -46,7 +47,7 @@ TEST(LiveWorkers, TasksOfAStrandRunInOrder) {
 
 TEST(LiveWorkers, TasksPostedWhileStoppingAndLaterRun) {
   const auto workers = make_live_workers(2);
-  const auto strand = workers->make_strand();
+  const auto strand = workers->make_strand(Workers::kProcess);
   std::atomic<int> done = 0;
   Task task = [&] {
     if (++done < 100) workers->post(strand, task);
@@ -56,6 +57,31 @@ TEST(LiveWorkers, TasksPostedWhileStoppingAndLaterRun) {
   EXPECT_EQ(done, 100);
   workers->post(strand, task);
   EXPECT_EQ(done, 101);
+}
+
+TEST(LiveWorkers, CallsThatDoNotReturnDelayOnlyTheirOwner) {
+  const auto workers = make_live_workers(2);
+  std::promise<void> end;
+  const std::shared_future<void> ended = end.get_future().share();
+  std::atomic<int> blocked = 0, late = 0;
+  for (Workers::Owner owner = 1; owner <= 20; ++owner)
+    for (int i = 0; i < 3; ++i)
+      workers->post(owner, [&, i] {
+        if (i < 2) ++blocked;
+        if (i < 2) ended.wait();
+        ++late;
+      });
+  for (Workers::Owner owner : {Workers::Owner{0}, Workers::Owner{21}, Workers::kProcess}) {
+    std::promise<void> ran;
+    workers->post(owner, [&] { ran.set_value(); });
+    ASSERT_EQ(ran.get_future().wait_for(30s), std::future_status::ready) << owner;
+  }
+  for (int i = 0; i < 3000 && blocked < 40; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(blocked, 40);
+  EXPECT_EQ(late, 0) << "more than two calls of one owner ran at a time";
+  end.set_value();
+  workers->stop();
+  EXPECT_EQ(late, 60);
 }
 
 TEST(LiveTimer, RunsOncePerTimeThatWasSet) {

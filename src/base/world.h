@@ -32,6 +32,10 @@ class Timer {
 // Threads for blocking calls. Thread-safe. The destructor calls stop().
 class Workers {
  public:
+  // For whom a call blocks, such as the id of a user. Calls of one owner that do not return delay no other owner.
+  using Owner = std::uint64_t;
+  static constexpr Owner kProcess = ~Owner{0};  // calls of the process itself
+
   // Tasks of one strand run one after another, in the order in which they were posted.
   class Strand {
    public:
@@ -39,12 +43,12 @@ class Workers {
   };
 
   virtual ~Workers() = default;
-  virtual std::shared_ptr<Strand> make_strand() = 0;
+  virtual std::shared_ptr<Strand> make_strand(Owner owner) = 0;
   virtual void post(const std::shared_ptr<Strand>& strand, Task task) = 0;
   // Returns when all posted tasks are done. A task posted later runs inside post(), on the caller's thread.
   virtual void stop() = 0;
   // In no particular order.
-  void post(Task task) { post(make_strand(), std::move(task)); }
+  void post(Owner owner, Task task) { post(make_strand(owner), std::move(task)); }
 };
 
 // Thread-safe. Outlives the objects made from it.

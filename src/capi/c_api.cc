@@ -119,6 +119,15 @@ int tutti_add(tutti_scheduler* scheduler, const tutti_request* request) {
   });
 }
 
+int tutti_name_file(tutti_scheduler* scheduler, uint64_t file, const char* name) {
+  return guarded([&]() -> Result<void> {
+    if (!scheduler) return null_argument("scheduler");
+    if (!name) return null_argument("name");
+    scheduler->name_file(file, name);
+    return {};
+  });
+}
+
 int tutti_cancel(tutti_scheduler* scheduler, uint64_t id) {
   return guarded([&]() -> Result<void> {
     if (!scheduler) return null_argument("scheduler");

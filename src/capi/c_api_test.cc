@@ -6,7 +6,9 @@
 #include <thread>
 
 #include "base/json.h"
+#include "base/temporary_directory.h"
 #include "capi/c_api_testing.h"
+#include "trace/live_files.h"
 
 namespace tutti::testing {
 namespace {
@@ -291,6 +293,61 @@ TEST(CApi, ABatchIsCompleteWhenAllItsRequestsAre) {
   EXPECT_EQ(statistics(scheduler).in_flight, 1U);
   EXPECT_EQ(tutti_complete(scheduler.get(), &batch.requests[1], 1), TUTTI_OK);
   EXPECT_EQ(statistics(scheduler).in_flight, 0U);
+}
+
+TEST(CApiTraces, ARunIsRecordedAndReadByTheNextOne) {
+  const TemporaryDirectory directory;
+  const std::string path = directory / "server";
+  tutti_config config = fifo();
+  config.trace = path.c_str();
+  {
+    auto scheduler = make(config);
+    ASSERT_EQ(tutti_name_file(scheduler.get(), 7, "out.17"), TUTTI_OK);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      tutti_request added = request(i, i * 4096);
+      added.file = 7;
+      ASSERT_EQ(tutti_add(scheduler.get(), &added), TUTTI_OK);
+    }
+    tutti_batch batch{};
+    ASSERT_EQ(tutti_next(scheduler.get(), kForever, &batch), TUTTI_OK);
+    EXPECT_EQ(tutti_complete(scheduler.get(), batch.requests, batch.count), TUTTI_OK);
+  }
+  const auto recordings = trace::read_files({directory.path()}, trace::Names::kPatterns);
+  ASSERT_TRUE(recordings) << recordings.error().message;
+  ASSERT_EQ(recordings->size(), 1U);
+  const Trace& recorded = recordings->front().trace;
+  ASSERT_EQ(recorded.requests.size(), 3U) << "also those that were dropped";
+  EXPECT_TRUE(recorded.requests[0].has_completed());
+  EXPECT_EQ(recorded.files.at(recorded.requests[0].file), "out.#");
+
+  const tutti_option traces{"prediction", "traces"};
+  tutti_config next{};
+  next.policy = "mlf";
+  next.options = &traces;
+  next.option_count = 1;
+  next.predict = directory.path().c_str();
+  EXPECT_TRUE(make(next));
+}
+
+TEST(CApiTraces, WhatCannotBeWrittenOrReadIsNamed) {
+  tutti_scheduler* scheduler = nullptr;
+  tutti_config config = fifo();
+  config.trace = "/does/not/exist/server";
+  EXPECT_EQ(tutti_create(&config, &scheduler), TUTTI_INTERNAL);
+  EXPECT_THAT(tutti_last_error(), HasSubstr("/does/not/exist"));
+  config = fifo();
+  config.predict = "/does/not/exist";
+  EXPECT_EQ(tutti_create(&config, &scheduler), TUTTI_INTERNAL);
+  EXPECT_THAT(tutti_last_error(), HasSubstr("/does/not/exist"));
+  EXPECT_EQ(scheduler, nullptr);
+  const TemporaryDirectory directory;
+  const std::string path = directory / "server";
+  config = fifo();
+  config.trace = path.c_str();
+  config.trace_limit = 1;
+  EXPECT_EQ(tutti_create(&config, &scheduler), TUTTI_INVALID);
+  EXPECT_EQ(tutti_name_file(nullptr, 1, "f"), TUTTI_INVALID);
+  EXPECT_EQ(tutti_name_file(make().get(), 1, nullptr), TUTTI_INVALID);
 }
 
 }  // namespace

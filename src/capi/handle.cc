@@ -3,17 +3,32 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+#include <filesystem>
+
 #include "base/clock.h"
+#include "base/live_world.h"
+#include "base/print_error.h"
 #include "capi/convert.h"
+#include "trace/live_files.h"
 
 using tutti::Bytes;
 using tutti::Duration;
 using tutti::ErrorCode;
 using tutti::fail;
 using tutti::Failure;
+using tutti::print_error;
 using tutti::Result;
 using tutti::Scheduler;
 using tutti::TimePoint;
+
+namespace {
+
+void warn(const std::string& text) {
+  print_error("tutti: {}\n", text);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<tutti_scheduler>> tutti_scheduler::create(const tutti_config& config,
                                                                  const tutti_callbacks* callbacks) {
@@ -28,18 +43,46 @@ Result<std::unique_ptr<tutti_scheduler>> tutti_scheduler::create(const tutti_con
   if (config.max_requests > 0) options.max_requests = config.max_requests;
   if (config.max_bytes > 0) options.max_bytes = Bytes(config.max_bytes);
   options.max_in_flight = config.max_in_flight;
+  std::unique_ptr<tutti_scheduler> handle(new tutti_scheduler);
+  if (config.predict) {
+    auto loaded = tutti::trace::load_predictions(config.predict);
+    if (!loaded) return Failure(loaded.error());
+    for (const std::string& problem : loaded->problems) warn(problem);
+    options.predictions = std::move(loaded->queues);
+  }
+  if (config.trace)
+    if (auto recording = handle->record(config); !recording) return Failure(recording.error());
+  options.observer = handle->recorder_.get();
   auto scheduler = Scheduler::create(std::move(options));
   if (!scheduler) return Failure(scheduler.error());
-
-  std::unique_ptr<tutti_scheduler> handle(new tutti_scheduler(std::move(*scheduler)));
+  handle->scheduler_ = std::move(*scheduler);
   if (callbacks)
     handle->dispatcher_ = std::make_unique<tutti::Dispatcher>(*handle->scheduler_, handle->held_, *callbacks);
   return handle;
 }
 
 tutti_scheduler::~tutti_scheduler() {
-  if (!stopped_) scheduler_->stop(Scheduler::Stop::kDrop);
+  if (scheduler_ && !stopped_) scheduler_->stop(Scheduler::Stop::kDrop);
   dispatcher_.reset();
+  scheduler_.reset();
+  if (!recorder_) return;
+  recorder_->flush();
+  workers_->stop();  // after it has written
+}
+
+Result<void> tutti_scheduler::record(const tutti_config& config) {
+  const std::filesystem::path path(config.trace);
+  tutti::trace::FilesOptions options{.directory = path.has_parent_path() ? path.parent_path().string() : ".",
+                                     .name = path.filename().string()};
+  if (config.trace_limit > 0) options.limit = Bytes(config.trace_limit);
+  auto files = tutti::trace::make_files(options);
+  if (!files) return Failure(files.error());
+  workers_ = tutti::make_live_workers(1);
+  tutti::trace::Facts facts{{"policy", config.policy ? config.policy : Scheduler::Options{}.policy}};
+  recorder_ = std::make_unique<tutti::trace::Recorder>(
+      tutti::live_world(), *workers_, std::move(*files),
+      tutti::trace::Recorder::Options{.facts = std::move(facts), .warn = warn});
+  return {};
 }
 
 Result<void> tutti_scheduler::add(const tutti_request& request) {

@@ -11,6 +11,7 @@
 
 #include "capi/dispatcher.h"
 #include "capi/held_batches.h"
+#include "trace/recorder.h"
 
 // A scheduler for C callers: checks arguments and keeps the C++ objects. Thread-safe.
 struct tutti_scheduler {
@@ -22,6 +23,7 @@ struct tutti_scheduler {
   ~tutti_scheduler();
 
   tutti::Result<void> add(const tutti_request& request);
+  void name_file(std::uint64_t file, const char* name) { scheduler_->name_file(file, name); }
   tutti::Result<void> cancel(std::uint64_t id);
   tutti::Result<void> next(std::int64_t timeout, tutti_batch& batch);
   tutti::Result<void> complete(std::span<const tutti_request> requests);
@@ -33,12 +35,17 @@ struct tutti_scheduler {
   bool may_be_destroyed() const { return !dispatcher_ || !dispatcher_->inside_callback(); }
 
  private:
-  explicit tutti_scheduler(std::unique_ptr<tutti::Scheduler> scheduler) : scheduler_(std::move(scheduler)) {}
+  tutti_scheduler() = default;
+
+  tutti::Result<void> record(const tutti_config& config);
 
   // kTimeout, kStopped. `timeout` as in tutti_next().
   tutti::Result<void> take(std::int64_t timeout, tutti::Scheduler::Dispatched& batch);
   bool exhausted() const { return stopped_ && scheduler_->statistics().waiting == 0; }
 
+  // Both nullptr: nothing is recorded.
+  std::unique_ptr<tutti::Workers> workers_;
+  std::unique_ptr<tutti::trace::Recorder> recorder_;
   std::unique_ptr<tutti::Scheduler> scheduler_;
   tutti::HeldBatches held_;
   std::atomic<bool> stopped_ = false;

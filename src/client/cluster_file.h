@@ -23,6 +23,9 @@ struct NodeSettings {
   std::size_t depth = 0;
   Bytes buffers{};                         // for reads and writes together
   std::string job_check{}, job_command{};  // as in NodeOptions
+  std::string trace{};                     // directory for traces
+  std::string predict{};                   // traces of earlier runs: a file or a directory
+  Bytes trace_limit{};                     // of each node
 };
 
 struct ClusterFile {

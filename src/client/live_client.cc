@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/live_world.h"
+#include "base/print_error.h"
 #include "client/async_client.h"
 #include "gate/live_prober.h"
 #include "job/live.h"
@@ -255,10 +256,10 @@ Result<std::unique_ptr<job::Turns>> turns_of(const ClientOptions& options, const
   std::string address = options.gate;
   if (const char* given = std::getenv("TUTTI_GATE"); address.empty() && given != nullptr) address = given;
   if (address.empty() || address == "off") return nullptr;
-  gate::LiveGateOptions turns{
-      .address = address, .job = identity.name, .number = identity.numbered ? identity.number + 1 : 0};
+  gate::LiveGateOptions turns{.address = address};
+  turns.set_job(identity);
   if (auto read = turns.read_environment(); !read) return Failure(read.error());
-  turns.say = [](const std::string& line) { fmt::print(stderr, "tutti: {}\n", line); };
+  turns.say = [](const std::string& line) { print_error("tutti: {}\n", line); };
   return gate::make_live_turns(turns);
 }
 

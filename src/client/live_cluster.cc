@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/config.h"
+#include "base/print_error.h"
 #include "base/units.h"
 #include "client/cluster_file.h"
 #include "job/identity.h"
@@ -96,6 +97,9 @@ NodeSettings read_defaults(Section section, const std::filesystem::path& base) {
   if (!settings.job_check.empty() && settings.job_check != "cgroup" && settings.job_check != "slurm")
     section.mistake("job_check", "must be \"cgroup\" or \"slurm\"");
   settings.job_command = section.text("job_command", "");
+  settings.trace = resolve(base, section.text("trace", ""));
+  settings.trace_limit = section.bytes("trace_limit", Bytes{});
+  settings.predict = resolve(base, section.text("predict", ""));
   return settings;
 }
 
@@ -127,6 +131,9 @@ std::string defaults_text(const NodeSettings& settings) {
   if (settings.buffers != Bytes{}) text += fmt::format("buffers = {}\n", settings.buffers.count());
   add("job_check", settings.job_check);
   add("job_command", settings.job_command);
+  add("trace", settings.trace);
+  add("predict", settings.predict);
+  if (settings.trace_limit != Bytes{}) text += fmt::format("trace_limit = {}\n", settings.trace_limit.count());
   if (!settings.policy_options.empty()) text += "[defaults.policy_options]\n";
   for (const auto& [name, value] : settings.policy_options)
     text += fmt::format("{} = {}\n", toml_text(name), toml_text(value));
@@ -221,7 +228,7 @@ Result<ClusterFile> load_cluster_file(const std::string& given) {
   cluster.request_timeout = root.duration("request_timeout", cluster.request_timeout);
   cluster.fence_time = root.duration("fence_time", cluster.fence_time);
   if (const auto old = root.duration("lease", Duration{0}); old != Duration{0}) {
-    fmt::print(stderr, "tutti: {}: `lease` is called `fence_time` now\n", path);
+    print_error("tutti: {}: `lease` is called `fence_time` now\n", path);
     cluster.fence_time = old;
   }
   file.written_by_up = root.boolean("written_by_up", false);

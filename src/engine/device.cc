@@ -13,6 +13,8 @@ namespace {
 
 using std::chrono::microseconds;
 
+constexpr unsigned kBatch = 16;  // Linux: fifo_batch
+
 Duration seconds(double value) {
   return Duration(static_cast<std::int64_t>(std::llround(value * 1e9)));
 }
@@ -103,6 +105,7 @@ void read_figures(Section& section, HddFigures& figures) {
   figures.bandwidth = positive_bandwidth(section, "bandwidth", figures.bandwidth);
   figures.interface_bandwidth = positive_bandwidth(section, "interface_bandwidth", figures.interface_bandwidth);
   figures.read_ahead = section.bytes("read_ahead", figures.read_ahead);
+  figures.deadline = section.duration("deadline", figures.deadline);
   figures.write_positioning = section.number("write_positioning", figures.write_positioning, {0, 1});
 }
 
@@ -162,7 +165,7 @@ Duration floor_time(const DeviceFigures& figures, Bytes bytes, Direction directi
 }
 
 void Device::add(const DeviceRequest& request, TimePoint now) {
-  waiting_.push_back(request);
+  waiting_.push_back({request, now});
   start(now);
 }
 
@@ -190,8 +193,8 @@ std::size_t Device::capacity() const {
 
 void Device::start(TimePoint now) {
   while (!waiting_.empty() && in_service_.size() < capacity()) {
-    const std::size_t chosen = choose();
-    const DeviceRequest request = waiting_[chosen];
+    const std::size_t chosen = choose(now);
+    const DeviceRequest request = waiting_[chosen].request;
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(chosen));
     if (in_service_.empty()) busy_since_ = now;
     in_service_.push_back({finish_time(request, now), request.tag});
@@ -199,13 +202,17 @@ void Device::start(TimePoint now) {
   }
 }
 
-std::size_t Device::choose() const {
-  if (!std::holds_alternative<HddFigures>(figures_)) return 0;
+std::size_t Device::choose(TimePoint now) {
+  const auto* hdd = std::get_if<HddFigures>(&figures_);
+  if (!hdd) return 0;
+  if (batch_left_ == 0) {
+    batch_left_ = kBatch;
+    if (hdd->deadline > Duration::zero() && now - waiting_.front().since >= hdd->deadline) return 0;
+  }
+  --batch_left_;
   // C-LOOK: the smallest distance upwards from the head, with wrap-around. The earlier request wins if equal.
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < waiting_.size(); ++i)
-    if (waiting_[i].position - head_ < waiting_[best].position - head_) best = i;
-  return best;
+  const auto distance = [&](const Waiting& waiting) { return waiting.request.position - head_; };
+  return static_cast<std::size_t>(std::ranges::min_element(waiting_, {}, distance) - waiting_.begin());
 }
 
 TimePoint Device::finish_time(const DeviceRequest& request, TimePoint now) {

@@ -32,7 +32,9 @@ struct FixedFigures {
 };
 
 // A rotating disk: seek, rotate, transfer. Waiting requests are served in ascending position from the head, then from
-// the lowest position again (C-LOOK), as the block layer's elevator and the drive's own queue do.
+// the lowest position again (C-LOOK), as the block layer's elevator and the drive's own queue do. As in Linux
+// (mq-deadline), a request does not wait for ever: after each batch of requests, the oldest one is served next if it
+// has waited for `deadline`, and the order goes on from its position.
 struct HddFigures {
   Bytes capacity{250'000'000'000};
   Duration track_seek = std::chrono::microseconds(800);     // to the next track
@@ -42,6 +44,7 @@ struct HddFigures {
   double bandwidth = 75e6;             // bytes per second under the head
   double interface_bandwidth = 300e6;  // bytes per second out of the drive's cache
   Bytes read_ahead{512 << 10};         // read past a request while idle; gaps up to this size need no seek
+  Duration deadline = std::chrono::milliseconds(500);  // 0: none
   double write_positioning = 0.5;  // factor on the positioning time of writes, because the write cache reorders them
 };
 
@@ -103,23 +106,28 @@ class Device {
   const DeviceFigures& figures() const { return figures_; }
 
  private:
+  struct Waiting {
+    DeviceRequest request;
+    TimePoint since;
+  };
   struct InService {
     TimePoint finish;
     std::uint64_t tag;
   };
 
   void start(TimePoint now);
-  std::size_t capacity() const;  // requests in service at once
-  std::size_t choose() const;    // index into waiting_
+  std::size_t capacity() const;       // requests in service at once
+  std::size_t choose(TimePoint now);  // index into waiting_
   TimePoint finish_time(const DeviceRequest& request, TimePoint now);
   Duration hdd_time(const HddFigures& hdd, const DeviceRequest& request, TimePoint now);
 
   DeviceFigures figures_;
   double slowdown_ = 1;
-  std::vector<DeviceRequest> waiting_;  // in order of arrival
+  std::vector<Waiting> waiting_;  // in order of arrival
   std::vector<InService>
-      in_service_;          // ascending by finish: flash has one bus, other devices serve one request at a time
-  std::uint64_t head_ = 0;  // hdd: where the last request ended
+      in_service_;           // ascending by finish: flash has one bus, other devices serve one request at a time
+  std::uint64_t head_ = 0;   // hdd: where the last request ended
+  unsigned batch_left_ = 0;  // hdd: requests before the next look at the deadline
   Direction last_direction_ = Direction::kRead;
   TimePoint head_free_{};  // hdd: when it ended
   TimePoint bus_free_{};   // ssd: end of the last transfer

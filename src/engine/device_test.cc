@@ -83,6 +83,31 @@ TEST(HddDevice, ServesInAscendingPositionFromTheHeadThenWrapsAround) {
   EXPECT_THAT(tags(drain(device)), ElementsAre(5, 7, 9, 1));
 }
 
+// A stream of requests ahead of the head, two of which always wait: by position, the one behind it is never next.
+Duration wait_beside_stream(const HddFigures& figures) {
+  Device device{figures};
+  constexpr std::uint64_t kBehind = 1'000'000;
+  std::uint64_t next = 0;
+  const auto add_next = [&](TimePoint now) {
+    device.add(read_of(1'000'000'000 + next * 65536, 64_KiB, next), now);
+    ++next;
+  };
+  add_next(at(0ms));
+  add_next(at(0ms));
+  device.add(read_of(0, 64_KiB, kBehind), at(0ms));
+  while (const auto finish = device.next_finish()) {
+    if (device.pop_finished(*finish) == kBehind || *finish > at(10s)) return finish->time_since_epoch();
+    add_next(*finish);
+  }
+  return {};
+}
+
+TEST(HddDevice, ARequestDoesNotWaitForEverBesideAStream) {
+  EXPECT_GT(wait_beside_stream({.deadline = 0ms}), 10s);
+  EXPECT_GT(wait_beside_stream({}), 500ms);
+  EXPECT_LT(wait_beside_stream({}), 550ms);  // a batch of 16 and a seek later
+}
+
 TEST(HddDevice, AContiguousStreamRunsAtTheTransferRateAndARandomOneDoesNot) {
   const HddFigures figures;
   Device stream(figures), scattered(figures);

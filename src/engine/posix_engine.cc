@@ -132,7 +132,7 @@ class PosixEngine final : public Engine {
   Start begin_copy(Operation& operation) {
     Lock lock(mutex_);
     if (!copiers_) copiers_ = make_live_workers(kCopiers);
-    copiers_->post([&operation] {
+    copiers_->post(Workers::kProcess, [&operation] {
       copy_range(operation);
       Operation* const done = &operation;
       deliver({&done, 1});

@@ -35,7 +35,7 @@ struct BackoffOptions {
   std::uint32_t max_exponent = 6;                    // upper limit of the exponent (truncated exponential backoff)
   Duration time_constant = std::chrono::seconds(1);  // BACKOFF_TIME_CONST
   Duration fixed_sleep = std::chrono::seconds(1);    // FIXED_SLEEP_TIME
-  Bytes priming{256 * 1024};                         // 0: no priming
+  Bytes priming{256 << 10};                          // 0: no priming
   std::uint32_t probes = 3;                          // writes per round and target; 1: the plain prober
   Duration probe_pause = std::chrono::milliseconds(100);  // between those writes
   std::uint32_t targets = 1;                              // probed one after the other

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/mutex.h"
+#include "base/print_error.h"
 #include "gate/live_coordinator.h"
 
 namespace tutti::gate {
@@ -43,7 +44,7 @@ ProcessState& process() {
 }
 
 void say(const std::string& line) {
-  fmt::print(stderr, "tutti: {}\n", line);
+  print_error("tutti: {}\n", line);
 }
 
 Result<CoordinatorOptions> settings() {

@@ -43,6 +43,7 @@ Result<GateClient::Options> core_options(const LiveGateOptions& given) {
                               .max_wait = given.max_wait,
                               .say = given.say};
   options.connect.job = given.job;
+  options.connect.claimed_job = given.claimed_job;
   options.connect.munge = net::munge_available();
   if (options.endpoint.kind == net::Endpoint::Kind::kUnix)
     options.connect.node_user = trusted_owner(options.endpoint.name);
@@ -87,6 +88,12 @@ class StatusReader final : public net::Handler {
 };
 
 }  // namespace
+
+void LiveGateOptions::set_job(const job::Identity& identity) {
+  job = identity.name;
+  number = identity.numbered ? identity.number + 1 : 0;
+  claimed_job = {identity.application, identity.numbered};
+}
 
 Result<void> LiveGateOptions::read_environment() {
   if (const char* key = std::getenv("TUTTI_GATE_KEY")) key_file = key;

@@ -6,19 +6,23 @@
 #include <string>
 
 #include "gate/client.h"
+#include "job/identity.h"
 #include "job/turns.h"
 
 namespace tutti::gate {
 
 struct LiveGateOptions {
-  std::string address;       // as parse_address() takes it
-  std::string job;           // job name, the same in every run
-  std::uint64_t number = 0;  // job number; 0: this process is a job of its own
-  std::string key_file{};    // for TCP: the key shared with the gate; empty: MUNGE
+  std::string address;          // as parse_address() takes it
+  std::string job{};            // job name, the same in every run
+  std::uint64_t number = 0;     // job number plus 1, because 0 is a valid one; 0: this process is a job of its own
+  net::JobClaim claimed_job{};  // for gates that check job numbers
+  std::string key_file{};       // for TCP: the key shared with the gate; empty: MUNGE
   Duration answer_bound = std::chrono::seconds(2);
   Duration max_wait = std::chrono::minutes(10);
   std::function<void(const std::string&)> say{};  // called once per problem: why the job proceeds
 
+  // Sets job, number and claimed job.
+  void set_job(const job::Identity& identity);
   // Sets key file, answer bound and maximum wait from TUTTI_GATE_KEY, TUTTI_GATE_ANSWER and TUTTI_GATE_MAX_WAIT.
   // kInvalid names the variable.
   Result<void> read_environment();

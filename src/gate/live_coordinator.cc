@@ -50,9 +50,7 @@ Result<CoordinatorOptions> CoordinatorOptions::from_environment() {
   options.client.address = default_address();
   const auto identity = job::identify_process({});
   if (!identity) return Failure(identity.error());
-  options.client.job = identity->name;
-  // Without a job number, this process is a job of its own (0). Job numbers are sent plus 1, because 0 is a valid one.
-  options.client.number = identity->numbered ? identity->number + 1 : 0;
+  options.client.set_job(*identity);
   if (auto read = options.client.read_environment(); !read) return Failure(read.error());
   options.prober.directory = variable("TUTTI_PROBE").value_or("");
   options.prober.state_directory = default_state_directory();

@@ -68,6 +68,7 @@ Result<std::unique_ptr<GateServer>> GateServer::create(Options options) {
   net::ListenOptions listen = GateService::listen_options();
   listen.key = options.key;
   listen.munge = options.munge;
+  listen.jobs = options.jobs;
   if (options.log)
     listen.refused = [log = options.log, limit = std::make_shared<LogLimit>()](const std::string& address,
                                                                                const Error& why) {

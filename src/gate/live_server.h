@@ -27,6 +27,7 @@ class GateServer {
     std::string state_path{};
     std::optional<net::ClusterKey> key{};  // TCP needs a key or MUNGE
     bool munge = false;
+    std::shared_ptr<net::JobCheck> jobs{};          // checks the job numbers of clients; nullptr: they are not checked
     std::size_t max_connections = 20'000;           // per address
     std::size_t max_connections_per_user = 4096;    // except root and the gate's own user
     std::function<void(const std::string&)> log{};  // one line each; called on a thread of the transport

@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -280,6 +283,54 @@ TEST_F(GateServerTest, ProcessesOfOneJobAndUserTakeOneTurn) {
   first.release();
   second.release();
   EXPECT_EQ(other.state(), State::kHolding);
+}
+
+// Other users than root are checked. Threads that the job starts have its user, too.
+std::unique_ptr<TestJob> job_of_nobody(const TestGate& gate, TestJob::As as) {
+  EXPECT_EQ(::syscall(SYS_setresuid, -1, 65534, -1), 0);  // of this thread
+  auto job = std::make_unique<TestJob>(gate.address(), as);
+  EXPECT_EQ(::syscall(SYS_setresuid, -1, 0, -1), 0);
+  return job;
+}
+
+TEST_F(GateServerTest, AProcessJoinsNoTurnOfAnotherJob) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";
+  std::filesystem::permissions(directory_.path(), std::filesystem::perms(0755));
+  std::atomic<ApplicationId> cgroup{6};
+  const auto local_job = [&](int, UserId) -> net::LocalJob { return std::optional(cgroup.load()); };
+  TestGate gate(
+      directory_, {}, false,
+      std::make_shared<net::JobCheck>(net::JobCheck::Options{.local_job = local_job, .now = net::steady_now}));
+  const auto first = job_of_nobody(gate, {.session = 1, .number = 7});
+  const auto silent = job_of_nobody(gate, {.session = 2});  // of the same job, although it does not say so
+  cgroup = 8;
+  const auto liar = job_of_nobody(gate, {.session = 3, .number = 7});
+  first->ask("0");
+  EXPECT_EQ(first->state(), State::kHolding);
+  silent->ask("0");
+  EXPECT_EQ(silent->state(), State::kHolding);
+  liar->ask("0");
+  EXPECT_EQ(liar->state(), State::kQueued);
+}
+
+TEST_F(GateServerTest, WithoutTheBatchSystemAllJobsOfAUserAreOne) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";
+  struct NoAnswer : net::BatchSystem {
+    Result<bool> owns(UserId, ApplicationId) override { return fail(ErrorCode::kTimeout, "no answer"); }
+  };
+  std::filesystem::permissions(directory_.path(), std::filesystem::perms(0755));
+  TestGate gate(directory_, {}, false,
+                std::make_shared<net::JobCheck>(
+                    net::JobCheck::Options{.batch = std::make_shared<NoAnswer>(), .now = net::steady_now}));
+  const auto first = job_of_nobody(gate, {.session = 1, .number = 7});
+  const auto second = job_of_nobody(gate, {.session = 2, .number = 8});
+  const auto alone = job_of_nobody(gate, {.session = 3});
+  first->ask("0");
+  EXPECT_EQ(first->state(), State::kHolding);
+  alone->ask("0");
+  EXPECT_EQ(alone->state(), State::kQueued);
+  second->ask("0");
+  EXPECT_EQ(second->state(), State::kHolding);
 }
 
 TEST_F(GateServerTest, StatusShowsHoldersAndQueue) {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint32_t kMaxBody = 36 << 10;  // an ask with kMaxTargetRanges ranges
 constexpr std::size_t kMaxJobName = 200;
+constexpr std::uint64_t kUnproven = UINT64_MAX;                  // no job has this number
 constexpr Duration kStatusFor = std::chrono::milliseconds(100);  // a status document is reused for this long
 
 // For logs and terminals.
@@ -33,6 +34,14 @@ ErrorCode code_of(Refusal refusal) {
 wire::GateState state_of(AnswerKind kind) {
   if (kind == AnswerKind::kQueued) return wire::GateState::kQueued;
   return kind == AnswerKind::kLost ? wire::GateState::kLost : wire::GateState::kHolding;
+}
+
+// The number under which a session counts. Numbers that are stated, but not proven (net::JobCheck), are one job of
+// their user: processes of a job must not wait for each other.
+std::uint64_t counted_number(const net::Peer& peer, std::uint64_t stated) {
+  if (!peer.application) return stated;
+  if (*peer.application != 0) return std::uint64_t{*peer.application} + 1;
+  return stated == 0 ? 0 : kUnproven;
 }
 
 }  // namespace
@@ -101,6 +110,7 @@ void GateService::received(const net::ConnectionPointer& from, net::Incoming mes
   {
     Lock lock(mutex_);
     if (stopping_) return;
+    time_ = now();
     HandledRequest request{.from = from, .message = message};
     handle(request);
     deliver(&request);
@@ -115,7 +125,9 @@ void GateService::closed(const net::ConnectionPointer& connection, const Error& 
   --connections_;
   ConnectedSession* const session = session_of(*connection);
   if (!session) return;
+  time_ = now();
   const bool closed_by_peer = why.code == ErrorCode::kUnreachable && why.system == 0;
+  session->ask_unanswered = false;
   if (!closed_by_peer && !stopping_ && table_.holds(session->id)) {
     log(*session, "the connection was lost; the turn stays until its lease ends");
     session->connection = nullptr;
@@ -130,7 +142,7 @@ void GateService::forget(const ConnectedSession& session) {
   by_client_.erase({session.job.user, session.number});
   sessions_[id].reset();
   unused_.push_back(id);
-  if (!stopping_) table_.disconnect(id, now());
+  if (!stopping_) table_.disconnect(id, time_);
 }
 
 void GateService::handle(HandledRequest& request) {
@@ -171,7 +183,7 @@ void GateService::open(HandledRequest& request) {
     it->second = sessions_[id].get();
     *it->second = {.id = id,
                    .number = message->session,
-                   .job = {.user = user, .number = message->number},
+                   .job = {.user = user, .number = counted_number(request.from->peer(), message->number)},
                    .name = printable(request.from->peer().job),
                    .process = message->process};
   } else {  // the client reconnected before its old connection was closed
@@ -179,9 +191,10 @@ void GateService::open(HandledRequest& request) {
       it->second->connection->context = nullptr;
       to_close_.push_back(it->second->connection);
     }
-    if (it->second->ask_ticket != message->ticket) table_.disconnect(it->second->id, now());
+    if (it->second->ask_ticket != message->ticket) table_.disconnect(it->second->id, time_);
   }
   it->second->connection = request.from;
+  it->second->ask_unanswered = false;                             // it was asked on the old connection
   request.from->context = {std::shared_ptr<void>(), it->second};  // sessions_ owns it
   const wire::GateOpenReply reply{.lease = options_.table.lease, .targets = options_.table.targets};
   request.from->send({.frame = wire::encode(reply, {.tag = request.message.header.tag})});
@@ -201,26 +214,26 @@ void GateService::ask(HandledRequest& request) {
           .job = session.name,
           .targets = std::move(*targets),
           .bytes = Bytes(message->bytes)};
-  const TimePoint time = now();
-  const LockTable::EarlierAnswer earlier{.arrived = message->arrived == TimePoint{} ? time : message->arrived,
+  const LockTable::EarlierAnswer earlier{.arrived = message->arrived == TimePoint{} ? time_ : message->arrived,
                                          .group = message->group};
-  if (message->claim == Claim::kNew) return table_.request(session.id, std::move(ask), time);
-  if (message->claim == Claim::kHeld) return table_.reassert_holding(session.id, std::move(ask), earlier, time);
-  table_.reassert_waiting(session.id, std::move(ask), earlier, time);
+  if (message->claim == Claim::kNew) return table_.request(session.id, std::move(ask), time_);
+  if (message->claim == Claim::kHeld) return table_.reassert_holding(session.id, std::move(ask), earlier, time_);
+  table_.reassert_waiting(session.id, std::move(ask), earlier, time_);
 }
 
 void GateService::renew(HandledRequest& request) {
   const auto message = decode<wire::GateRenewRequest>(request);
   if (!message) return;
   request.ticket = message->ticket;
-  table_.renew(request.session->id, message->ticket, now());
+  table_.renew(request.session->id, message->ticket, time_);
 }
 
 void GateService::release(HandledRequest& request) {
   const auto message = decode<wire::GateRelease>(request);
   if (!message) return;
   request.ticket = message->ticket;
-  table_.release(request.session->id, message->ticket, now());
+  if (request.session->ask_unanswered) answer_queued(*request.session);
+  table_.release(request.session->id, message->ticket, time_);
 }
 
 void GateService::status(HandledRequest& request) {
@@ -233,10 +246,10 @@ void GateService::status(HandledRequest& request) {
     if (begun >= document_.fresh_until) {
       const ServiceFacts facts{
           .connections = connections_,
-          .uptime = now() - started_,
+          .uptime = time_ - started_,
           .refused = refused_,
           .process = [this](SessionId id) TUTTI_REQUIRES(mutex_) { return sessions_[id]->process; }};
-      document_.text = status_document(table_, facts, now());
+      document_.text = status_document(table_, facts, time_);
       ++document_.number;
       // Use at most a tenth of the gate's time for status documents, however often they are requested.
       const TimePoint made = world_.clock().steady();
@@ -294,16 +307,38 @@ void GateService::post(const Answer& answer, HandledRequest* request) {
   } else if (session.ask_ticket != answer.ticket) {
     return;
   }
+  if (answer.kind == AnswerKind::kGranted) last_wait_ = time_ - answer.arrived;
+  session.ask_unanswered = reply && answer.kind == AnswerKind::kQueued && last_wait_ < kQueuedAfter;
+  if (session.ask_unanswered) {
+    session.ask_arrived = answer.arrived;
+    unanswered_.push_back({session.id, answer.ticket, time_ + kQueuedAfter});
+    return;
+  }
   const wire::GateAskRequest::Reply asked{
       .state = state_of(answer.kind), .arrived = answer.arrived, .group = answer.group};
   session.connection->send({.frame = wire::encode(asked, {.tag = session.ask_tag})});
 }
 
+void GateService::answer_queued(ConnectedSession& session) {
+  session.ask_unanswered = false;
+  const wire::GateAskRequest::Reply asked{.state = wire::GateState::kQueued, .arrived = session.ask_arrived};
+  session.connection->send({.frame = wire::encode(asked, {.tag = session.ask_tag})});
+}
+
+// The session that waits for this answer; nullptr: it has been answered, or the session has ended.
+GateService::ConnectedSession* GateService::waits_for(const UnansweredAsk& ask) {
+  ConnectedSession* const session = sessions_[ask.session].get();
+  return session && session->ask_unanswered && session->ask_ticket == ask.ticket ? session : nullptr;
+}
+
 // A timer that fires too early only costs one call of tick().
 void GateService::set_timer() {
-  const auto next = table_.next_deadline();
-  if (!next || stopping_) return;
-  const TimePoint when = started_steady_ + (*next - started_);
+  while (!unanswered_.empty() && !waits_for(unanswered_.front())) unanswered_.pop_front();
+  const auto deadline = table_.next_deadline();
+  const TimePoint next =
+      std::min(deadline.value_or(TimePoint::max()), unanswered_.empty() ? TimePoint::max() : unanswered_.front().due);
+  if (next == TimePoint::max() || stopping_) return;
+  const TimePoint when = started_steady_ + (next - started_);
   if (when < timer_at_) timer_->set(timer_at_ = when);
 }
 
@@ -311,8 +346,12 @@ void GateService::tick() {
   Lock lock(mutex_);
   timer_at_ = TimePoint::max();
   if (stopping_) return;
-  table_.advance(now());
+  time_ = now();
+  table_.advance(time_);
   deliver(nullptr);
+  for (; !unanswered_.empty() && unanswered_.front().due <= time_; unanswered_.pop_front())
+    if (ConnectedSession* const session = waits_for(unanswered_.front())) answer_queued(*session);
+  set_timer();
 }
 
 }  // namespace tutti::gate

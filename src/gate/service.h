@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gate as a service on a transport: the lock table with messages (wire/messages.h, "the gate").
 //
-// A connection opens a session, which belongs to the authenticated user. Asks and renewals are answered at once;
-// releases are not answered. A queued ask is answered again when its turn is granted. A session ends when its peer
-// closes the connection, unless a later connection of the same user has taken it over. If the connection is lost, the
-// job may still be running and not know it: its session keeps a held turn until the lease ends. Errors of a peer are
-// answered to that peer only; after kMaxRefusals errors its connection is closed.
+// A connection opens a session, which belongs to the authenticated user. Renewals are answered at once; releases are
+// not answered. An ask is answered when its turn is granted. If it is queued, it is also answered before that: at once,
+// or after kQueuedAfter where turns were granted sooner than that lately, so that a short wait costs one message. A
+// session ends when its peer closes the connection, unless a later connection of the same user has taken it over. If
+// the connection is lost, the job may still be running and not know it: its session keeps a held turn until the lease
+// ends. Errors of a peer are answered to that peer only; after kMaxRefusals errors its connection is closed.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,6 +27,7 @@ namespace tutti::gate {
 class GateService final : public net::Handler {
  public:
   static constexpr std::size_t kMaxRefusals = 100;  // per session
+  static constexpr Duration kQueuedAfter = std::chrono::milliseconds(10);
 
   struct Options {
     LockTable::Options table{};  // recover_until is computed from recover_for
@@ -56,6 +59,8 @@ class GateService final : public net::Handler {
     net::ConnectionPointer connection{};  // nullptr: lost
     std::uint64_t ask_tag = 0;            // of the waiting or granted ask, for later answers
     Ticket ask_ticket = 0;
+    bool ask_unanswered = false;  // queued, and not answered yet
+    TimePoint ask_arrived{};
     std::size_t refusals = 0;
   };
   struct SessionKey {
@@ -67,6 +72,12 @@ class GateService final : public net::Handler {
     std::size_t operator()(const SessionKey& key) const {
       return std::hash<std::uint64_t>{}(key.number ^ (std::uint64_t{key.user} << 32));
     }
+  };
+  // Its session is queued and has no answer yet.
+  struct UnansweredAsk {
+    SessionId session = 0;
+    Ticket ticket = 0;
+    TimePoint due{};
   };
   // The request that is being handled.
   struct HandledRequest {
@@ -100,6 +111,8 @@ class GateService final : public net::Handler {
   void fail_request(HandledRequest& request, const Error& error) TUTTI_REQUIRES(mutex_);
   void deliver(HandledRequest* request) TUTTI_REQUIRES(mutex_);
   void post(const Answer& answer, HandledRequest* request) TUTTI_REQUIRES(mutex_);
+  void answer_queued(ConnectedSession& session) TUTTI_REQUIRES(mutex_);
+  ConnectedSession* waits_for(const UnansweredAsk& ask) TUTTI_REQUIRES(mutex_);
   void set_timer() TUTTI_REQUIRES(mutex_);
   void tick();
 
@@ -109,6 +122,7 @@ class GateService final : public net::Handler {
 
   mutable Mutex mutex_;  // guards what follows
   LockTable table_ TUTTI_GUARDED_BY(mutex_);
+  TimePoint time_ TUTTI_GUARDED_BY(mutex_){};  // now(), of the message, timer or end of a connection that is handled
   bool stopping_ TUTTI_GUARDED_BY(mutex_) = false;
   std::size_t connections_ TUTTI_GUARDED_BY(mutex_) = 0;
   std::uint64_t refused_ TUTTI_GUARDED_BY(mutex_) = 0;  // requests
@@ -116,6 +130,8 @@ class GateService final : public net::Handler {
       TUTTI_GUARDED_BY(mutex_);                             // by id; also the context of their connections
   std::vector<SessionId> unused_ TUTTI_GUARDED_BY(mutex_);  // ids
   std::unordered_map<SessionKey, ConnectedSession*, SessionHash> by_client_ TUTTI_GUARDED_BY(mutex_);
+  std::deque<UnansweredAsk> unanswered_ TUTTI_GUARDED_BY(mutex_);          // by `due`; some have been answered since
+  Duration last_wait_ TUTTI_GUARDED_BY(mutex_){};                          // of the turn that was granted last
   std::vector<net::ConnectionPointer> to_close_ TUTTI_GUARDED_BY(mutex_);  // after the mutex is released
   struct StatusDocument {
     std::uint64_t number = 0;

@@ -17,15 +17,20 @@ namespace tutti::gate {
 
 class TestGate {
  public:
-  TestGate(const TemporaryDirectory& directory, LockTable::Options table, bool tcp = false)
-      : address_(directory / "gate.sock"), state_(directory / "gate.state"), table_(std::move(table)), tcp_(tcp) {
+  TestGate(const TemporaryDirectory& directory, LockTable::Options table, bool tcp = false,
+           std::shared_ptr<net::JobCheck> jobs = nullptr)
+      : address_(directory / "gate.sock"),
+        state_(directory / "gate.state"),
+        table_(std::move(table)),
+        tcp_(tcp),
+        jobs_(std::move(jobs)) {
     EXPECT_TRUE(RunMarker::open(state_)->set_idle());  // there was no previous gate
     start();
   }
   ~TestGate() { stop(); }
 
   void start() {
-    GateServer::Options options{.table = table_, .addresses = {address_}, .state_path = state_};
+    GateServer::Options options{.table = table_, .addresses = {address_}, .state_path = state_, .jobs = jobs_};
     if (tcp_) {
       options.addresses.push_back("tcp:127.0.0.1:0");
       std::ofstream(key_file()) << std::string(32, 'k');
@@ -52,6 +57,7 @@ class TestGate {
   std::string address_, state_;
   LockTable::Options table_;
   bool tcp_;
+  std::shared_ptr<net::JobCheck> jobs_;
   std::unique_ptr<GateServer> server_;
   std::thread thread_;
 };

@@ -139,7 +139,7 @@ Result<Results> run_mixes(const LabOptions& options, ExperimentResult& result) {
                              averages->slowdown, averages->slowdown / fifo.slowdown, averages->makespan,
                              averages->makespan / fifo.makespan, worst(averages->phases, fifo.phases),
                              worst(averages->makespans, fifo.makespans), averages->fairness,
-                             averages->bound > 0 ? averages->phase / averages->bound : 0});
+                             averages->bound > 0 ? Cell(averages->phase / averages->bound) : Cell("-")});
     }
   }
   return results;
@@ -155,7 +155,7 @@ void add_claims(const Results& results, ExperimentResult& result) {
                            .unit = "x",
                            .paper = {},
                            .goal = 1.1,
-                           .kind = Claim::Goal::kAtMost,
+                           .goal_is = Claim::Goal::kAtMost,
                            .ours = equal.phase / equal.bound,
                            .bound = 1});
   const Averages& heavy = results.at("single heavy").at("concert");
@@ -165,7 +165,7 @@ void add_claims(const Results& results, ExperimentResult& result) {
                            .unit = "%",
                            .paper = {},
                            .goal = 50,
-                           .kind = Claim::Goal::kAtLeast,
+                           .goal_is = Claim::Goal::kAtLeast,
                            .ours = reduction(window, heavy.phase),
                            .bound = reduction(window, heavy.bound)});
   result.claims.push_back({.id = "beyond-unequal.learned-mean",
@@ -173,7 +173,7 @@ void add_claims(const Results& results, ExperimentResult& result) {
                            .unit = "x",
                            .paper = {},
                            .goal = 0.70,
-                           .kind = Claim::Goal::kAtMost,
+                           .goal_is = Claim::Goal::kAtMost,
                            .ours = ratio("phases heavy learned", "concert", "fifo", &Averages::phase),
                            .bound = results.at("phases heavy learned").at("concert").bound /
                                     results.at("phases heavy learned").at("fifo").phase});
@@ -182,7 +182,7 @@ void add_claims(const Results& results, ExperimentResult& result) {
                            .unit = "x",
                            .paper = {},
                            .goal = 0.50,
-                           .kind = Claim::Goal::kAtMost,
+                           .goal_is = Claim::Goal::kAtMost,
                            .ours = ratio("phases heavy learned", "concert", "fifo", &Averages::slowdown)});
 }
 
@@ -198,8 +198,13 @@ void add_harmless_claims(const Results& results, ExperimentResult& result) {
     worst_makespan = std::max(worst_makespan, worst(concert.makespans, fifo.makespans));
   }
   const auto claim = [&](const char* id, const char* what, double ours) {
-    result.claims.push_back(
-        {.id = id, .what = what, .unit = "x", .paper = {}, .goal = 1.02, .kind = Claim::Goal::kAtMost, .ours = ours});
+    result.claims.push_back({.id = id,
+                             .what = what,
+                             .unit = "x",
+                             .paper = {},
+                             .goal = 1.02,
+                             .goal_is = Claim::Goal::kAtMost,
+                             .ours = ours});
   };
   claim("beyond-unequal.unknown-mean", "concert's mean over fifo's, worst mix with sizes unknown or wrong", mean);
   claim("beyond-unequal.unknown-makespan", "concert's makespan over fifo's, worst mix with sizes unknown or wrong",

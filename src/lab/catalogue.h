@@ -38,6 +38,8 @@ struct CheckpointSize {
 Result<ExperimentResult> checkpoints_in(const LabOptions& options, unsigned processes, const CheckpointSize& size);
 Result<ExperimentResult> checkpoints(const LabOptions& options);
 Result<ExperimentResult> checkpoints_processes(const LabOptions& options);
+// cheating.cc
+Result<ExperimentResult> cheating(const LabOptions& options);
 // beyond.cc
 Result<ExperimentResult> beyond_unequal(const LabOptions& options);
 

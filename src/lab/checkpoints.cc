@@ -87,7 +87,7 @@ Result<ExperimentResult> checkpoints_in(const LabOptions& options, unsigned proc
                              .what = fmt::format("concert's mean checkpoint below fifo's best, {}", way.name),
                              .unit = "%",
                              .goal = 30,
-                             .kind = Claim::Goal::kAtLeast,
+                             .goal_is = Claim::Goal::kAtLeast,
                              .ours = reduction(mean["fifo"], mean["concert"])});
   }
   return result;

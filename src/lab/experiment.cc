@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <limits>
 
 #include "base/json.h"
 #include "lab/catalogue.h"
@@ -29,17 +30,43 @@ Json cell_json(const Cell& cell) {
 
 Json claim_json(const Claim& claim) {
   return {{"id", claim.id},
+          {"kind", claim.reproduced ? "reproduced" : "advance"},
           {"what", claim.what},
           {"unit", claim.unit},
           {"paper", optional_number(claim.paper)},
-          {"goal", optional_number(claim.goal)},
-          {"goal_is", claim.kind == Claim::Goal::kAtMost ? "at most" : "at least"},
+          {"low", optional_number(claim.low())},
+          {"high", optional_number(claim.high())},
+          {"goal", optional_number(claim.reproduced ? std::nullopt : claim.goal)},
+          {"goal_is", claim.goal_is == Claim::Goal::kAtMost ? "at most" : "at least"},
           {"ours", claim.ours},
+          {"interval", optional_number(claim.interval)},
           {"bound", optional_number(claim.bound)},
+          {"fitted", claim.fitted},
           {"holds", claim.holds() ? Json(*claim.holds()) : Json(nullptr)}};
 }
 
 }  // namespace
+
+std::optional<bool> Claim::holds() const {
+  if (fitted) return {};
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double least = reproduced                  ? low().value_or(-kInfinity)
+                       : goal_is == Goal::kAtLeast ? goal.value_or(-kInfinity)
+                                                   : -kInfinity;
+  const double most = reproduced                 ? high().value_or(kInfinity)
+                      : goal_is == Goal::kAtMost ? goal.value_or(kInfinity)
+                                                 : kInfinity;
+  const double around = interval.value_or(0);
+  if (ours - around >= least && ours + around <= most) return true;
+  if (ours + around < least || ours - around > most) return false;
+  return {};
+}
+
+const char* verdict(const Claim& claim) {
+  if (claim.fitted) return "fitted";
+  const auto holds = claim.holds();
+  return !holds ? "undecided" : *holds ? "yes" : "NO";
+}
 
 const char* name_of(Mode mode) {
   return mode == Mode::kFast ? "sim" : mode == Mode::kFull ? "full" : "live";
@@ -55,7 +82,8 @@ const std::vector<Experiment>& experiments() {
        kHasLive},
       {"sc11-figure7", kSc11, "figure 7", "2 to 4096 servers", sc11_figure7},
       {"sc11-figure8", kSc11, "figure 8", "widths of the time window", sc11_figure8},
-      {"agios-patterns", kAgios, "figure 5", "four patterns, reads and writes, 8 to 32 processes", agios_patterns},
+      {"agios-patterns", kAgios, "figures 5-7", "four patterns, reads and writes, with and without prediction",
+       agios_patterns},
       {"twins-forwarding", kTwins, "section 3", "forwarding nodes in front of servers", twins_forwarding},
       {"thesis-identical", kThesis, "figures 4.1-4.3", "two identical jobs: base, backoff, locking", thesis_identical,
        kHasLive},
@@ -70,6 +98,7 @@ const std::vector<Experiment>& experiments() {
       {"checkpoints", "", "", "ten unequal jobs checkpoint at once", checkpoints, kHasLive},
       {"checkpoints-processes", "", "", "the same with four processes per job: a shared file, a file per process",
        checkpoints_processes, kHasLive},
+      {"cheating", "", "", "what changed stamps gain their author and cost the others", cheating},
       {"beyond-unequal", "", "", "unequal jobs under every policy", beyond_unequal},
   };
   return list;

@@ -27,24 +27,37 @@ const char* name_of(Mode mode);  // "sim", "full", "live"
 
 using Cell = std::variant<std::string, double, std::int64_t>;
 
-// One measured value, compared with the paper's value and our goal. `ours` was measured in this run.
+// One measured value. `ours` was measured in this run.
+//
+// Reproduced: the paper's method on the paper's set-up. It holds inside low()..high(), a band around the paper's value;
+// more than the paper's gain is a miss, too. Advance: our method against the best baseline. It holds if the goal is
+// reached. With an interval, a claim that the interval does not decide neither holds nor fails.
 struct Claim {
   enum class Goal : std::uint8_t { kAtMost, kAtLeast };
+  static constexpr double kBand = 0.2;  // of the paper's value, in both directions
+
   std::string id;                 // unique and stable: "sc11-figure5.hdd.reduction"
   std::string what;               // one line of text
   std::string unit;               // "x", "%", "s", "MB/s"
   std::optional<double> paper{};  // value in the paper
   std::optional<double> goal{};   // our goal
-  Goal kind = Goal::kAtMost;
+  Goal goal_is = Goal::kAtMost;
   double ours = 0;
-  std::optional<double> bound{};  // theoretical limit
-  bool fitted = false;            // the model was fitted to the paper's value: printed, but neither holds nor fails
+  std::optional<double> bound{};     // theoretical limit
+  bool fitted = false;               // the model was fitted to the paper's value: printed, but neither holds nor fails
+  bool reproduced = false;           // needs `paper`; `goal` is not used
+  std::optional<double> interval{};  // 95% confidence: ours +- interval. Nothing: not known, or no chance is involved
 
-  std::optional<bool> holds() const {
-    if (fitted) return {};
-    return !goal || (kind == Goal::kAtMost ? ours <= *goal : ours >= *goal);
-  }
+  std::optional<double> low() const { return reproduced && paper ? std::optional(*paper - band()) : std::nullopt; }
+  std::optional<double> high() const { return reproduced && paper ? std::optional(*paper + band()) : std::nullopt; }
+  std::optional<bool> holds() const;
+
+ private:
+  double band() const { return kBand * (*paper < 0 ? -*paper : *paper); }
 };
+
+// "yes", "NO", "fitted" or "undecided".
+const char* verdict(const Claim& claim);
 
 struct Line {
   std::string name;

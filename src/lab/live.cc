@@ -17,6 +17,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/print_error.h"
 #include "base/temporary_directory.h"
 #include "base/units.h"
 #include "gate/live_client.h"
@@ -60,6 +61,7 @@ Result<void> check_live(const Scenario& scenario) {
   for (const Application& application : scenario.applications) {
     processes += sim::client_nodes(application);
     if (application.flow > Bytes{} || application.largest_request > Bytes{}) return wrong("flow and largest_request");
+    if (application.separate_requests) return wrong("separate_requests");
     if (application.sync) return wrong("sync");
     if (application.pattern == sim::Pattern::kRandom) return wrong("the pattern 'random'");
     if (application.stripe_size != scenario.applications.front().stripe_size) return wrong("different stripe sizes");
@@ -308,7 +310,7 @@ int LiveRun::run_node(unsigned number) const {
   options.device_class = std::holds_alternative<HddFigures>(servers.device) ? "hdd" : "ssd";
   auto node = Node::start(std::move(options));
   if (!node) {
-    fmt::print(stderr, "tutti: {}\n", node.error().message);
+    print_error("tutti: {}\n", node.error().message);
     return 1;
   }
   int signal = 0;
@@ -409,7 +411,7 @@ void LiveRun::command(std::uint32_t application, std::uint32_t rank, LiveCommand
   command.issued = SteadyClock::now();
   const std::uint32_t process = first_process_[application] + rank / spec(application).ranks_per_node;
   if (write(commands_[process]->writing(), &command, sizeof command) != sizeof command)
-    fmt::print(stderr, "tutti: a client process: {}\n", std::strerror(errno));
+    print_error("tutti: a client process: {}\n", std::strerror(errno));
 }
 
 void LiveRun::command_all(std::uint32_t application, const LiveCommand& order) {

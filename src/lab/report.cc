@@ -4,12 +4,10 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <fstream>
 
 #include "base/json.h"
+#include "base/replace_file.h"
 #include "lab/report_template.h"
 
 namespace tutti::lab {
@@ -83,25 +81,6 @@ std::string for_markup(std::string_view text) {
 
 }  // namespace
 
-Result<void> replace_file(const std::filesystem::path& file, std::string_view text) {
-  const auto refuse = [&] {
-    const int code = errno;
-    return fail(ErrorCode::kIo, fmt::format("cannot write {}: {}", file.string(), std::strerror(code)), code);
-  };
-  const std::filesystem::path temporary = file.string() + ".part";
-  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
-  if (!stream) return refuse();
-  stream << text;
-  stream.close();
-  std::error_code renamed;
-  if (stream) std::filesystem::rename(temporary, file, renamed);
-  if (stream && !renamed) return {};
-  if (renamed) errno = renamed.value();
-  const auto refusal = refuse();
-  std::filesystem::remove(temporary, renamed);
-  return refusal;
-}
-
 std::string today() {
   return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
 }
@@ -137,7 +116,7 @@ std::string to_html(const Report& report) {
 }
 
 Result<void> write_html(const Report& report, const std::filesystem::path& file) {
-  return replace_file(file, to_html(report));
+  return replace_file(file.string(), to_html(report));
 }
 
 }  // namespace tutti::lab

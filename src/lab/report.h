@@ -26,10 +26,7 @@ std::string today();
 // nothing else; a content security policy forbids that. Text in the report never becomes markup or script.
 std::string to_html(const Report& report);
 
-// Replaces `file` atomically. kIo: the message has the file name and the reason.
-Result<void> replace_file(const std::filesystem::path& file, std::string_view text);
-
-// Writes the page with replace_file().
+// Writes the page with replace_file() of base.
 Result<void> write_html(const Report& report, const std::filesystem::path& file);
 
 // The claims of every experiment as tables for docs/papers.md: paper, goal, ours, bound, holds.

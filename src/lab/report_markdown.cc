@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/replace_file.h"
 #include "lab/report.h"
 
 namespace tutti::lab {
@@ -19,16 +20,20 @@ std::string unit_of(const Claim& claim) {
   return claim.unit.empty() ? "" : " " + claim.unit;
 }
 
+std::string wanted(const Claim& claim) {
+  if (claim.low()) return fmt::format("{} to {}", figure(claim.low()), figure(claim.high()));
+  if (!claim.goal) return "–";
+  return (claim.goal_is == Claim::Goal::kAtMost ? "≤ " : "≥ ") + figure(claim.goal);
+}
+
 std::string row(const Claim& claim, std::string_view experiment) {
-  const char* sign = claim.kind == Claim::Goal::kAtMost ? "≤ " : "≥ ";
   std::string_view id = claim.id;
   if (id.starts_with(experiment) && id.size() > experiment.size()) id.remove_prefix(experiment.size() + 1);
-  return fmt::format("| {} <br>`{}` | {} | {} | {}{} | {} | {} |\n", claim.what, id, figure(claim.paper),
-                     claim.goal ? sign + figure(claim.goal) : "–", figure(claim.ours), unit_of(claim),
-                     figure(claim.bound),
-                     claim.fitted     ? "fitted"
-                     : *claim.holds() ? "yes"
-                                      : "**no**");
+  const std::string_view holds = verdict(claim);
+  return fmt::format("| {} <br>`{}` | {} | {} | {} | {}{}{} | {} | {} |\n", claim.what, id,
+                     claim.reproduced ? "reproduced" : "advance", figure(claim.paper), wanted(claim),
+                     figure(claim.ours), claim.interval ? " ± " + figure(claim.interval) : "", unit_of(claim),
+                     figure(claim.bound), holds == "NO" ? "**no**" : holds);
 }
 
 std::string section(const ExperimentResult& result) {
@@ -37,7 +42,7 @@ std::string section(const ExperimentResult& result) {
   if (experiment && !experiment->figure.empty()) text += ": " + experiment->figure;
   text += fmt::format("\n\n{}. `tutti lab run {}{}`; {}.\n\n", experiment ? experiment->what : "", result.name,
                       result.mode == "sim" ? "" : " --" + result.mode, result.device);
-  text += "| claim | paper | goal | ours | bound | holds |\n|---|--:|--:|--:|--:|---|\n";
+  text += "| claim | kind | paper | wanted | ours | bound | holds |\n|---|---|--:|--:|--:|--:|---|\n";
   for (const Claim& claim : result.claims) text += row(claim, result.name);
   return text;
 }
@@ -45,10 +50,17 @@ std::string section(const ExperimentResult& result) {
 }  // namespace
 
 std::string to_markdown(const Report& report) {
-  std::size_t claims = 0, hold = 0;
+  std::size_t claims[2] = {0, 0}, hold[2] = {0, 0}, undecided = 0;  // advances, reproduced
   for (const ExperimentResult& result : report.results)
-    for (const Claim& claim : result.claims) claims += !claim.fitted, hold += claim.holds().value_or(false);
-  std::string text = fmt::format("\n{} experiments ran, {} of {} claims hold.", report.results.size(), hold, claims);
+    for (const Claim& claim : result.claims) {
+      if (claim.fitted) continue;
+      ++claims[claim.reproduced];
+      hold[claim.reproduced] += claim.holds().value_or(false);
+      undecided += !claim.holds();
+    }
+  std::string text =
+      fmt::format("\n{} experiments ran. {} of {} figures are reproduced, {} of {} advances hold; undecided: {}.",
+                  report.results.size(), hold[1], claims[1], hold[0], claims[0], undecided);
   for (std::size_t i = 0; i < report.not_yet.size(); ++i)
     text += fmt::format("{}`{}`", i == 0 ? " Not yet: " : ", ", report.not_yet[i].name);
   text += report.not_yet.empty() ? "\n" : ".\n";
@@ -62,7 +74,7 @@ Result<void> write_markdown(const Report& report, const std::filesystem::path& f
     const std::string old{std::istreambuf_iterator<char>(stream), {}};
     if (const auto at = old.find(kMarkdownMarker); at != std::string::npos) before = old.substr(0, at);
   }
-  return replace_file(file, before + std::string(kMarkdownMarker) + "\n" + to_markdown(report));
+  return replace_file(file.string(), before + std::string(kMarkdownMarker) + "\n" + to_markdown(report));
 }
 
 }  // namespace tutti::lab

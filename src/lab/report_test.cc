@@ -101,7 +101,7 @@ TEST(Report, ReplacesTheFileOrReportsTheReason) {
   std::ifstream markdown(folder / "page.md");
   const std::string claims{std::istreambuf_iterator<char>(markdown), {}};
   EXPECT_TRUE(claims.starts_with("before\n")) << claims;
-  EXPECT_THAT(claims, testing::HasSubstr("| mean <br>`window` | 3 | ≤ 3 | 4× | – | **no** |"));
+  EXPECT_THAT(claims, testing::HasSubstr("| mean <br>`window` | advance | 3 | ≤ 3 | 4× | – | **no** |"));
   EXPECT_THAT(claims, testing::Not(testing::HasSubstr("stale text")));
 
   const auto refused = write_html({}, folder / "none" / "page.html");

@@ -30,7 +30,7 @@ double gain(double ours, double baseline) {
 
 Claim advance(std::string id, std::string what, std::string unit, double goal, double ours) {
   Claim claim{.id = std::move(id), .what = std::move(what), .unit = std::move(unit)};
-  claim.kind = Claim::Goal::kAtLeast;
+  claim.goal_is = Claim::Goal::kAtLeast;
   claim.goal = goal;
   claim.ours = ours;
   return claim;

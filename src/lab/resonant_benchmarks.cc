@@ -156,7 +156,7 @@ void add_advance(ExperimentResult& result, const std::vector<BenchmarkRow>& rows
                             "at 0.98 or more",
                             name_of(servers), where, fine, all),
         .unit = "x"};
-    claim.kind = Claim::Goal::kAtLeast;
+    claim.goal_is = Claim::Goal::kAtLeast;
     claim.goal = 0.98;
     claim.ours = worst;
     result.claims.push_back(claim);

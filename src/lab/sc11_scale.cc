@@ -176,7 +176,7 @@ void figure6_claims(ReductionRange reductions, double concert_over_fifo, bool fl
                            .unit = "%",
                            .paper = flash ? 11 : 8,
                            .goal = flash ? 11 : 8,
-                           .kind = Claim::Goal::kAtLeast,
+                           .goal_is = Claim::Goal::kAtLeast,
                            .ours = reductions.least});
   result.claims.push_back(
       {.id = "sc11-figure6." + device + ".most",
@@ -184,14 +184,14 @@ void figure6_claims(ReductionRange reductions, double concert_over_fifo, bool fl
        .unit = "%",
        .paper = flash ? 43 : 42,
        .goal = flash ? 43 : 42,
-       .kind = Claim::Goal::kAtLeast,
+       .goal_is = Claim::Goal::kAtLeast,
        .ours = reductions.most,
        .bound = flash ? std::optional<double>(50) : std::nullopt});  // disks also gain from the order of offsets
   result.claims.push_back({.id = "sc11-figure6." + device + ".concert",
                            .what = "concert's mean completion over fifo's, largest of all cells",
                            .unit = "x",
                            .goal = 1.05,
-                           .kind = Claim::Goal::kAtMost,
+                           .goal_is = Claim::Goal::kAtMost,
                            .ours = concert_over_fifo});
 }
 
@@ -338,7 +338,7 @@ Result<ExperimentResult> sc11_figure7(const LabOptions& options) {
          .unit = "%",
          .paper = flash ? 39 : 46,
          .goal = flash ? 39 : 46,
-         .kind = Claim::Goal::kAtLeast,
+         .goal_is = Claim::Goal::kAtLeast,
          .ours = largest,
          .bound = flash ? std::optional<double>(50) : std::nullopt});
     result.claims.push_back({.id = fmt::format("sc11-figure7.{}.flat", device),
@@ -346,7 +346,7 @@ Result<ExperimentResult> sc11_figure7(const LabOptions& options) {
                              .unit = "x",
                              .paper = {},
                              .goal = flash ? 1.2 : 1.6,  // with more disks the slowest seek is slower
-                             .kind = Claim::Goal::kAtMost,
+                             .goal_is = Claim::Goal::kAtMost,
                              .ours = *flat,
                              .bound = 1});
   }
@@ -378,12 +378,12 @@ Result<void> figure8_device(bool flash, const LabOptions& options, ExperimentRes
       if (!best) return Failure(best.error());
       if (!width) fifo = *best;
       result.rows.push_back({device, std::int64_t{processes}, policy, std::int64_t{width}, std::int64_t{best->depth},
-                             best->averages.operation * 1e3, best->averages.reported_bandwidth / 1e6});
+                             best->averages.operation * 1e3, best->averages.bandwidth / 1e6});
       if (chart.lines.size() <= line) chart.lines.push_back({fmt::format("window {} ms", width), {}, {}});
       chart.lines[line].x.push_back(processes), chart.lines[line++].y.push_back(best->averages.operation * 1e3);
       if (width != (flash ? 250 : 1000)) continue;
       least = std::min(least, reduction(fifo.averages.operation, best->averages.operation));
-      if (processes == 32) bandwidth = -reduction(fifo.averages.reported_bandwidth, best->averages.reported_bandwidth);
+      if (processes == 32) bandwidth = -reduction(fifo.averages.bandwidth, best->averages.bandwidth);
     }
   }
   result.charts.push_back(std::move(chart));
@@ -392,14 +392,14 @@ Result<void> figure8_device(bool flash, const LabOptions& options, ExperimentRes
                            .unit = "%",
                            .paper = {},
                            .goal = 0,
-                           .kind = Claim::Goal::kAtLeast,
+                           .goal_is = Claim::Goal::kAtLeast,
                            .ours = least});
   result.claims.push_back({.id = fmt::format("sc11-figure8.{}.bandwidth", device),
                            .what = "more aggregate bandwidth than fifo with 32 processes",
                            .unit = "%",
                            .paper = flash ? std::optional<double>{} : 10.9,
                            .goal = flash ? 0 : 10.9,
-                           .kind = Claim::Goal::kAtLeast,
+                           .goal_is = Claim::Goal::kAtLeast,
                            .ours = bandwidth});
   return {};
 }

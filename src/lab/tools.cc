@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
+#include <cmath>
+#include <numeric>
 #include <thread>
 
 #include "lab/live.h"
@@ -67,14 +70,15 @@ Result<Averages> average(Mode mode, const std::function<Scenario(std::uint64_t s
     sum.phase += run->phase.mean * share;
     sum.phases.push_back(run->phase.mean);
     sum.makespans.push_back(run->makespan);
+    sum.operations.push_back(run->operation.mean);
+    sum.io_times.push_back(run->io_time);
+    sum.slowdowns.push_back(run->slowdown);
     sum.phase_deviation += run->phase_deviation * share;
     sum.last_over_first += run->last_over_first * share;
     sum.first_server += run->first_server * share;
     sum.last_server += run->last_server * share;
     sum.makespan += run->makespan * share;
     sum.bandwidth += run->bandwidth * share;
-    for (const sim::ApplicationMetrics& application : run->applications)
-      if (application.end > 0) sum.reported_bandwidth += application.mebibytes * (1 << 20) / application.end * share;
     sum.slowdown += run->slowdown * share;
     sum.fairness += run->fairness * share;
     sum.io_time += run->io_time * share;
@@ -82,6 +86,48 @@ Result<Averages> average(Mode mode, const std::function<Scenario(std::uint64_t s
     sum.mean_batch += run->mean_batch * share;
   }
   return sum;
+}
+
+namespace {
+
+// The 97.5% quantile of Student's distribution.
+double student(std::size_t freedom) {
+  constexpr double kTable[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+                               2.201,  2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086};
+  return freedom <= std::size(kTable) ? kTable[freedom - 1] : 1.96 + 2.5 / static_cast<double>(freedom);
+}
+
+}  // namespace
+
+Estimate ratio_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline) {
+  assert(ours.size() == baseline.size() && !ours.empty());
+  const double above = std::accumulate(ours.begin(), ours.end(), 0.0);
+  const double below = std::accumulate(baseline.begin(), baseline.end(), 0.0);
+  if (below <= 0) return {};
+  Estimate estimate{above / below};
+  const std::size_t count = ours.size();
+  if (count < 3) return estimate;
+  std::vector<double> without;  // the ratio without one seed
+  for (std::size_t i = 0; i < count; ++i) without.push_back((above - ours[i]) / (below - baseline[i]));
+  const double mean = std::accumulate(without.begin(), without.end(), 0.0) / static_cast<double>(count);
+  double squares = 0;
+  for (const double each : without) squares += (each - mean) * (each - mean);
+  const auto size = static_cast<double>(count);
+  estimate.interval = student(count - 1) * std::sqrt(squares * (size - 1) / size);
+  return estimate;
+}
+
+Estimate reduction_over_seeds(const std::vector<double>& baseline, const std::vector<double>& ours) {
+  Estimate ratio = ratio_over_seeds(ours, baseline);
+  ratio.value = 100 * (1 - ratio.value);
+  if (ratio.interval) *ratio.interval *= 100;
+  return ratio;
+}
+
+Claim with(Claim claim, const Estimate& estimate) {
+  claim.ours = estimate.value;
+  claim.interval = estimate.interval;
+  return claim;
 }
 
 std::string describe(Mode mode, const std::string& live) {

@@ -25,15 +25,14 @@ struct Averages {
   double first_server = 0;     // mean time until the first server has served its part
   double last_server = 0;      // the same for the last server
   double makespan = 0;
-  double bandwidth = 0;           // bytes per second
-  double reported_bandwidth = 0;  // sum over applications of bytes / time
+  double bandwidth = 0;  // bytes of all applications over the makespan, per second
   double slowdown = 0;
   double fairness = 0;
   double io_time = 0;
   double bound = 0;  // lower bound of the mean phase
   double mean_batch = 0;
-  std::vector<double> phases, makespans;  // of each seed
-  std::vector<sim::Activity> timeline;    // of the first seed
+  std::vector<double> phases, makespans, operations, io_times, slowdowns;  // of each seed
+  std::vector<sim::Activity> timeline;                                     // of the first seed
 };
 
 // The first seed of every experiment. Policies and models were tuned with seeds up to 3020; claims use other seeds.
@@ -65,6 +64,18 @@ void say(const LabOptions& options, const std::string& line);
 inline double reduction(double baseline, double ours) {
   return baseline > 0 ? 100 * (1 - ours / baseline) : 0;
 }
+
+// A figure with its 95% confidence interval: value +- interval.
+struct Estimate {
+  double value = 0;
+  std::optional<double> interval{};  // nothing: fewer than three seeds
+};
+// How much smaller the mean of `ours` is than that of `baseline`, in percent, and their ratio. Both have one value per
+// seed, the same seeds in the same order. The interval is that of the jackknife.
+Estimate reduction_over_seeds(const std::vector<double>& baseline, const std::vector<double>& ours);
+Estimate ratio_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline);
+// Sets `ours` and the interval.
+Claim with(Claim claim, const Estimate& estimate);
 
 // The servers of the two environments of the sc11 paper. `depth` is the maximum number of batches at the device of a
 // server. Files are at random positions within `spread` bytes of a disk.

@@ -110,4 +110,9 @@ LocalJob job_of_peer(int socket, UserId user);
 std::shared_ptr<BatchSystem> make_batch_command(const std::string& command, Duration timeout);
 inline constexpr std::string_view kSlurmCommand = "squeue --noheader --format=%U --jobs";
 
+// The check of a server of this process. `kind`: "cgroup" checks processes on this machine only, "slurm" asks the batch
+// system, too; kInvalid: it is neither. `command`: for make_batch_command(); empty: kSlurmCommand.
+Result<std::shared_ptr<JobCheck>> make_job_check(std::string_view kind, const std::string& command,
+                                                 std::function<void(const std::string&)> warn);
+
 }  // namespace tutti::net

@@ -249,5 +249,16 @@ TEST_F(PeersInCgroups, ThatHaveEndedAreRefused) {
   EXPECT_FALSE(job_of_peer(socket.file(), kUser)) << "its number may be another process's by now";
 }
 
+// A process that has ended stays visible until its parent waits for it, but its cgroup does not.
+TEST_F(PeersInCgroups, ThatHaveEndedAreRefusedBeforeTheirParentHasWaited) {
+  const Socket socket(connect_from_job(false));
+  ASSERT_GE(socket.file(), 0);
+  siginfo_t ended{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child_), &ended, WEXITED | WNOWAIT), 0);
+  const auto job = job_of_peer(socket.file(), kUser);
+  end();
+  EXPECT_FALSE(job) << "it would count as a process outside of all jobs";
+}
+
 }  // namespace
 }  // namespace tutti::net

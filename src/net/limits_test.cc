@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <filesystem>
+#include <mutex>
 #include <thread>
 
 #include "net/admission.h"
@@ -28,6 +31,7 @@ class Server : public Handler {
  public:
   void received(const ConnectionPointer& from, Incoming message) override {
     ++received_;
+    const std::lock_guard wait(gate_);
     for (int i = 0; i < notices_; ++i) from->send({.frame = wire::encode(wire::Pull{}, {})});
     if (silent_) return kept_.push_back(std::move(message));
     from->send({.frame = wire::encode(wire::WriteReply{}, {.tag = message.header.tag})});
@@ -37,6 +41,7 @@ class Server : public Handler {
   std::atomic<std::size_t> received_{0};
   std::atomic<bool> silent_{false};
   std::atomic<int> notices_{0};  // sent for each write
+  std::mutex gate_;              // while it is held, writes wait in the handler
 
  private:
   std::vector<Incoming> kept_;  // used by the transport's only thread
@@ -46,7 +51,7 @@ class LimitsTest : public testing::Test {
  protected:
   void listen(ListenOptions options) {
     transport_ = std::move(*Transport::create({.threads = 1}));
-    options.pool = BufferPool::create(Bytes(kLarge));  // one large payload
+    options.pool = pool_;
     auto listener = transport_->listen(endpoint_, options, server_);
     ASSERT_TRUE(listener) << listener.error().message;
     listener_ = std::move(*listener);
@@ -61,7 +66,7 @@ class LimitsTest : public testing::Test {
   }
   // Sends a write without the last `missing` bytes.
   static void send_write(const Socket& socket, std::size_t size, std::size_t missing, std::uint64_t tag = 1) {
-    static const std::vector<std::byte> memory(kLarge);
+    alignas(4096) static const std::array<std::byte, kLarge> memory{};  // all of it may be sent as pages
     wire::WriteRequest request;
     request.extents.push_back({0, size});
     const std::span<const std::byte> payload(memory.data(), size);
@@ -85,6 +90,7 @@ class LimitsTest : public testing::Test {
   }
 
   Server server_;
+  const std::shared_ptr<BufferPool> pool_ = BufferPool::create(Bytes(kLarge));  // one large payload
   Endpoint endpoint_{.kind = Endpoint::Kind::kUnix, .name = "/tmp/tutti-limits-" + std::to_string(::getpid())};
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Listener> listener_;
@@ -129,6 +135,26 @@ TEST_F(LimitsTest, APeerThatDoesNotSendItsPayloadLosesItsMemory) {
   send_write(other, kMedium, 0);
   EXPECT_TRUE(answered(other));
   EXPECT_TRUE(wait([&] { return server_.closed_ == static_cast<int>(slow.size()); }));
+}
+
+// Each message takes one place in the pipe, however small it is. The end of the stream finds the pipe full and nothing
+// in the socket.
+TEST_F(LimitsTest, APeerThatLeavesWhenItsPayloadHasFilledThePipeLosesItsMemory) {
+  listen({.pages = true});
+  auto leaver = std::optional(connect());
+  const int room = 1 << 20;
+  ASSERT_EQ(::setsockopt(leaver->file(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+  {
+    const std::lock_guard wait_in_handler(server_.gate_);
+    send_write(*leaver, kMedium, 0);
+    ASSERT_TRUE(wait([&] { return server_.received_ == 1; }));
+    send_write(*leaver, kLarge, kLarge, 2);
+    for (std::size_t i = 0; i < PagePipe::kMost / 4096; ++i)
+      ASSERT_TRUE(send_frame(leaver->file(), std::vector<std::byte>(1), steady_now() + 5s));
+    leaver.reset();
+  }
+  EXPECT_TRUE(wait([&] { return server_.closed_ == 1; }));
+  EXPECT_EQ(pool_->in_use().count(), 0u);
 }
 
 TEST_F(LimitsTest, SmallPayloadsHaveMemoryOfTheirOwn) {

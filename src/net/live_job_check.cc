@@ -20,6 +20,7 @@
 
 #include "net/job_check.h"
 #include "net/socket.h"
+#include "net/transport.h"
 
 namespace tutti::net {
 namespace {
@@ -29,6 +30,7 @@ namespace {
 #endif
 
 constexpr std::size_t kMostOutput = 64 << 10;
+constexpr Duration kAskTimeout = std::chrono::seconds(3);  // of the command that asks the batch system
 
 bool is_alive(int process) {  // a pidfd
   return ::syscall(SYS_pidfd_send_signal, process, 0, nullptr, 0) == 0 || errno == EPERM;
@@ -220,6 +222,17 @@ Result<std::optional<ApplicationId>> job_of_peer(int socket, UserId user) {
 
 std::shared_ptr<BatchSystem> make_batch_command(const std::string& command, Duration timeout) {
   return std::make_shared<BatchCommand>(command, timeout);
+}
+
+Result<std::shared_ptr<JobCheck>> make_job_check(std::string_view kind, const std::string& command,
+                                                 std::function<void(const std::string&)> warn) {
+  JobCheck::Options options{
+      .own_user = ::geteuid(), .local_job = job_of_peer, .now = steady_now, .warn = std::move(warn)};
+  if (kind == "slurm")
+    options.batch = make_batch_command(command.empty() ? std::string(kSlurmCommand) : command, kAskTimeout);
+  else if (kind != "cgroup")
+    return fail(ErrorCode::kInvalid, fmt::format("unknown job_check \"{}\"; known ones are cgroup and slurm", kind));
+  return std::make_shared<JobCheck>(std::move(options));
 }
 
 }  // namespace tutti::net

@@ -136,7 +136,7 @@ void StreamConnection::receive(std::span<std::byte> scratch, bool ended) {
       if (receiving_thread_ != std::thread::id() && receiving_thread_ != std::this_thread::get_id()) return;
     }
     PagePipe* pages = reader_.state() == FrameReader::State::kPayload ? reader_.pages() : nullptr;
-    const Received received = pages != nullptr ? receive_pages(*pages) : receive_bytes(scratch);
+    const Received received = pages != nullptr ? receive_pages(*pages, ended) : receive_bytes(scratch);
     if (received == Received::kStop || (received == Received::kAll && !ended)) return;
   }
   Lock lock(mutex_);
@@ -186,14 +186,17 @@ StreamConnection::Received StreamConnection::receive_bytes(std::span<std::byte> 
   return static_cast<std::size_t>(got) < room && !pages_next && !interrupted ? Received::kAll : Received::kMore;
 }
 
-StreamConnection::Received StreamConnection::receive_pages(PagePipe& pages) {
+// EAGAIN has two meanings: nothing has arrived, or the pipe is full. At the end of the stream only receive_bytes() can
+// tell.
+StreamConnection::Received StreamConnection::receive_pages(PagePipe& pages, bool ended) {
   const auto got = pages.take(socket_, reader_.missing());
   if (got > 0) {
     (void)reader_.taken(static_cast<std::size_t>(got));  // cannot fail: there is no checksum
     return process({}) ? Received::kMore : Received::kStop;
   }
   int waiting = 0;
-  if (got < 0 && errno == EAGAIN && ::ioctl(socket_, FIONREAD, &waiting) == 0 && waiting == 0) return Received::kAll;
+  if (!ended && got < 0 && errno == EAGAIN && ::ioctl(socket_, FIONREAD, &waiting) == 0 && waiting == 0)
+    return Received::kAll;
   reader_.pages_full();  // if it was an error, receiving bytes will report it
   return Received::kMore;
 }

@@ -141,7 +141,7 @@ class StreamConnection final : public Connection,
     kStop,  // stop receiving: nothing has arrived, the connection is paused, or it is closed
   };
   Received receive_bytes(std::span<std::byte> scratch) TUTTI_REQUIRES(receiving_);
-  Received receive_pages(PagePipe& pages) TUTTI_REQUIRES(receiving_);
+  Received receive_pages(PagePipe& pages, bool ended) TUTTI_REQUIRES(receiving_);
   bool process(std::span<const std::byte> bytes) TUTTI_REQUIRES(receiving_);
   bool admit() TUTTI_REQUIRES(receiving_);
   bool exceeds_credit(const wire::Header& header) TUTTI_REQUIRES(receiving_);

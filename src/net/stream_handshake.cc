@@ -32,17 +32,18 @@ void StreamConnection::verify(Incoming message) {
     Lock lock(mutex_);
     pause_ = Pause::kVerifying;
   }
-  verifiers().post([self = shared_from_this(), shared = std::make_shared<Incoming>(std::move(message))] {
-    auto step = std::make_shared<NodeHandshake::Step>(self->handshake_->receive(shared->header, shared->body));
-    self->loop_->post([self, step] {
-      {
-        Lock receiving(self->receiving_);
-        if (self->stage_ >= Stage::kEnding) return;
-        self->take_step(std::move(*step));
-      }
-      self->resume();
-    });
-  });
+  verifiers().post(
+      Workers::kProcess, [self = shared_from_this(), shared = std::make_shared<Incoming>(std::move(message))] {
+        auto step = std::make_shared<NodeHandshake::Step>(self->handshake_->receive(shared->header, shared->body));
+        self->loop_->post([self, step] {
+          {
+            Lock receiving(self->receiving_);
+            if (self->stage_ >= Stage::kEnding) return;
+            self->take_step(std::move(*step));
+          }
+          self->resume();
+        });
+      });
 }
 
 void StreamConnection::take_step(NodeHandshake::Step step) {

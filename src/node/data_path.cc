@@ -189,7 +189,7 @@ void DataPath::start_barrier(ClientRequest& request) {
     request.sync->request = &request;
     return dependencies_.engine->submit(*request.sync);
   }
-  dependencies_.workers->post([this, &request] {
+  dependencies_.workers->post(request.stamp.user, [this, &request] {
     auto done = dependencies_.files->truncate(*request.file, request.size, request.deadline());
     Effects effects;
     {

@@ -10,13 +10,13 @@
 #include "base/mutex.h"
 #include "engine/root.h"
 #include "node/node_service.h"
+#include "trace/live_files.h"
 
 namespace tutti {
 namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr Duration kAskTimeout = std::chrono::seconds(3);       // of the command that asks the batch system
 constexpr Duration kSendLastReplies = std::chrono::seconds(1);  // when stopping
 
 Result<std::unique_ptr<Engine>> make_engine(const NodeOptions& options) {
@@ -36,20 +36,32 @@ Result<std::unique_ptr<Engine>> make_engine(const NodeOptions& options) {
   return engine;
 }
 
-Result<std::shared_ptr<net::JobCheck>> make_job_check(const NodeOptions& options) {
-  if (options.job_check != "cgroup" && options.job_check != "slurm")
-    return fail(ErrorCode::kInvalid,
-                fmt::format("unknown job_check \"{}\"; known ones are cgroup and slurm", options.job_check));
-  net::JobCheck::Options check{
-      .own_user = own_credentials().uid, .local_job = net::job_of_peer, .now = net::steady_now};
-  if (options.job_check == "slurm") {
-    const std::string command = options.job_command.empty() ? std::string(net::kSlurmCommand) : options.job_command;
-    check.batch = net::make_batch_command(command, kAskTimeout);
-    check.warn = [name = options.name](const std::string& why) {
-      spdlog::warn("{}: job numbers cannot be checked: {}. Until they can, jobs count as their user's.", name, why);
-    };
-  }
-  return std::make_shared<net::JobCheck>(std::move(check));
+// nullptr: nothing is recorded.
+Result<std::unique_ptr<trace::Recorder>> make_recorder(const NodeOptions& options, Workers& workers) {
+  if (options.trace_directory.empty()) return nullptr;
+  auto files =
+      trace::make_files({.directory = options.trace_directory, .name = options.name, .limit = options.trace_limit});
+  if (!files) return Failure(files.error());
+  trace::Facts facts{
+      {"node", options.name},
+      {"policy", options.policy},
+      {"engine", options.engine},
+      {"device", options.device_class},
+      {"depth", std::to_string(options.depth > 0 ? options.depth : default_depth(options.device_class))}};
+  return std::make_unique<trace::Recorder>(
+      live_world(), workers, std::move(*files),
+      trace::Recorder::Options{.facts = std::move(facts),
+                               .warn = [](const std::string& why) { spdlog::warn("{}", why); }});
+}
+
+// nullptr: nothing is predicted. What cannot be used of the traces is logged.
+Result<std::shared_ptr<const PredictedQueues>> load_predictions(const NodeOptions& options) {
+  if (options.predict.empty()) return nullptr;
+  auto loaded = trace::load_predictions(options.predict);
+  if (!loaded) return Failure(loaded.error());
+  for (const std::string& problem : loaded->problems) spdlog::warn("{}: {}", options.name, problem);
+  spdlog::info("{}: predictions from {} requests of {} traces", options.name, loaded->requests, loaded->traces);
+  return std::move(loaded->queues);
 }
 
 class LiveNode final : public Node {
@@ -78,6 +90,7 @@ class LiveNode final : public Node {
   std::unique_ptr<Root> root_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Workers> workers_;
+  std::unique_ptr<trace::Recorder> recorder_;  // may be nullptr
   std::unique_ptr<NodeService> service_;
   std::unique_ptr<net::Transport> transport_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
@@ -96,14 +109,24 @@ Result<void> LiveNode::open() {
   if (!engine) return Failure(engine.error());
   engine_ = std::move(*engine);
   workers_ = make_live_workers(std::max<std::size_t>(1, options_.worker_threads));
-  auto jobs = make_job_check(options_);
+  auto jobs =
+      net::make_job_check(options_.job_check, options_.job_command, [name = options_.name](const std::string& why) {
+        spdlog::warn("{}: job numbers cannot be checked: {}. Until they can, jobs count as their user's.", name, why);
+      });
   if (!jobs) return Failure(jobs.error());
+  auto recorder = make_recorder(options_, *workers_);
+  if (!recorder) return Failure(recorder.error());
+  recorder_ = std::move(*recorder);
+  auto predictions = load_predictions(options_);
+  if (!predictions) return Failure(predictions.error());
   auto service = NodeService::create(options_, {.world = &live_world(),
                                                 .workers = workers_.get(),
                                                 .files = root_.get(),
                                                 .engine = engine_.get(),
                                                 .jobs = std::move(*jobs),
                                                 .process = static_cast<std::uint32_t>(getpid()),
+                                                .observer = recorder_.get(),
+                                                .predictions = std::move(*predictions),
                                                 .changed = [this] { changed(); }});
   if (!service) return Failure(service.error());
   service_ = std::move(*service);
@@ -159,6 +182,7 @@ bool LiveNode::stop(Scheduler::Stop how, Duration patience) {
   // Requests that arrived during the wait, or that workers admitted since, are refused or about to complete.
   wait_until_idle(std::chrono::seconds(30));
   engine_.reset();  // joins its threads, which may still return from calls of the service
+  if (recorder_) recorder_->flush();
   return finished;
 }
 

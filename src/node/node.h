@@ -47,6 +47,10 @@ struct NodeOptions {
   std::size_t max_connections = 4096;
   wire::Limits limits{};  // per connection
 
+  std::string trace_directory{};  // files that record every request (src/trace); empty: none
+  Bytes trace_limit{256 << 20};   // of these files; the oldest are removed
+  std::string predict{};          // traces of earlier runs for policies with the option `prediction`; empty: none
+
   std::string key_file{};  // for TCP; empty: none
   bool munge = false;
   // "cgroup": the job numbers of clients on this machine are compared with their cgroups, where these name a job.

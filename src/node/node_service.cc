@@ -32,6 +32,14 @@ bool copies_onto_itself(const ClientRequest& copy) {
   return copy.source->id() == copy.file->id() && from < to + copy.total && to < from + copy.total;
 }
 
+// Clients do not send the striping of files, so a node does not know places in objects.
+Result<void> check_policy_options(const PolicyOptions& options) {
+  const auto adjoin = options.find("adjoin");
+  if (adjoin == options.end() || adjoin->second != "object") return {};
+  return fail(ErrorCode::kInvalid,
+              "adjoin=object: nodes do not get the striping of files from clients yet; use adjoin=file");
+}
+
 }  // namespace
 
 // ---- start and stop ----
@@ -44,13 +52,16 @@ Result<std::unique_ptr<NodeService>> NodeService::create(const NodeOptions& opti
   if (depth == 0)
     return fail(ErrorCode::kInvalid, fmt::format("unknown device class \"{}\"; known ones are {}", options.device_class,
                                                  fmt::join(device_classes(), ", ")));
+  if (auto checked = check_policy_options(options.policy_options); !checked) return Failure(checked.error());
   auto clock = std::make_unique<PolicyClock>(dependencies.world->clock());
   auto scheduler = Scheduler::create({.policy = options.policy,
                                       .policy_options = options.policy_options,
                                       .device_class = options.device_class,
                                       .max_requests = options.max_waiting,
                                       .max_in_flight = depth,
-                                      .clock = clock.get()});
+                                      .clock = clock.get(),
+                                      .observer = dependencies.observer,
+                                      .predictions = dependencies.predictions});
   if (!scheduler) return Failure(scheduler.error());
   return std::unique_ptr<NodeService>(new NodeService(options, dependencies, std::move(clock), std::move(*scheduler)));
 }
@@ -105,6 +116,11 @@ net::ListenOptions NodeService::listen_options(const std::optional<net::ClusterK
   listen.instance = net::own_instance();
   if (!options_.exclusive) listen.instance->process = 0;
   return listen;
+}
+
+// `tutti put` writes NAME.tutti-tmp.PID-RANDOM and then renames it: it is the file NAME.
+void NodeService::opened(FileId file, const std::string& path) {
+  scheduler_->name_file(file, std::string_view(path).substr(0, path.find(".tutti-tmp.")));
 }
 
 void NodeService::stop(Scheduler::Stop how) {
@@ -360,12 +376,13 @@ std::vector<std::byte> NodeService::answer_control(const Session& session, const
 }
 
 Result<void> NodeService::set_policy(const std::string& name, const PolicyOptions& options) {
+  if (auto checked = check_policy_options(options); !checked) return checked;
   Lock lock(mutex_);
   if (auto switched = scheduler_->switch_policy(name, options); !switched) return switched;
   policy_ = name;
   policy_options_ = options;
   spdlog::info("{}: policy {}", options_.name, name);
-  dependencies_.workers->post([this] { data_->pump(); });
+  dependencies_.workers->post(Workers::kProcess, [this] { data_->pump(); });
   return {};
 }
 

@@ -30,8 +30,10 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
     Workers* workers;
     FileSystem* files;
     Engine* engine;
-    std::shared_ptr<net::JobCheck> jobs{};  // nullptr: job numbers are not checked
-    std::uint32_t process = 0;              // process id, shown by health()
+    std::shared_ptr<net::JobCheck> jobs{};                 // nullptr: job numbers are not checked
+    std::uint32_t process = 0;                             // process id, shown by health()
+    SchedulerObserver* observer = nullptr;                 // of the scheduler; nullptr: none
+    std::shared_ptr<const PredictedQueues> predictions{};  // nullptr: none
     // Called without locks when idle() becomes true, and when stop_asked() changes.
     Task changed{};
   };
@@ -78,6 +80,7 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
                                         std::optional<Scheduler::Stop>& stop);
   void resolved(std::unique_ptr<node::ClientRequest> request, node::Session& session) override;
   void refused(std::unique_ptr<node::ClientRequest> request, node::Session& session) override;
+  void opened(FileId file, const std::string& path) override;
   void report(const node::DataPath::Progress& progress);
   void answer_stat(const node::ClientRequest& request, const node::Session& session);
   bool may_control(const node::Session& session) const;

@@ -125,6 +125,7 @@ Result<void> Session::open_for(SessionFile& file, Direction direction) {
   const BackingFile* other = direction == Direction::kRead ? file.writing.get() : file.reading.get();
   auto opened = other ? root_.reopen(*other, direction) : root_.open_file(caller_, file.path, direction);
   if (!opened) return Failure(opened.error());
+  sink_.opened((*opened)->id(), file.path);
   Lock lock(mutex_);
   if ((*opened)->readable()) file.reading = *opened;
   if ((*opened)->writable()) file.writing = *opened;

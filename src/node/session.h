@@ -27,6 +27,7 @@ class Session : public std::enable_shared_from_this<Session> {
     virtual ~RequestSink() = default;
     virtual void resolved(std::unique_ptr<ClientRequest> request, Session& session) = 0;  // request->file is open
     virtual void refused(std::unique_ptr<ClientRequest> request, Session& session) = 0;   // request->head says why
+    virtual void opened(FileId, const std::string& /*path*/) {}  // before the first request of a file
   };
 
   Session(FileSystem& root, Workers& workers, FileSystem::Caller caller, RequestSink& sink)
@@ -80,7 +81,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Workers& workers_;
   const FileSystem::Caller caller_;
   RequestSink& sink_;
-  const std::shared_ptr<Workers::Strand> strand_ = workers_.make_strand();
+  const std::shared_ptr<Workers::Strand> strand_ = workers_.make_strand(caller_->uid);
   ClientRequestList requests_;
   PulledPayloads pulled_payloads_;
   const std::shared_ptr<net::BufferAccount> read_account_ = std::make_shared<net::BufferAccount>();

@@ -2,12 +2,13 @@
 // Finds, among waiting requests, the ones that adjoin another: same file and direction, no gap.
 #pragma once
 
+#include "sched/merging.h"
 #include "sched/request_store.h"
 #include "sched/tag_index.h"
 
 namespace tutti {
 
-// File, position and direction: the end of one request and the start of the one that adjoins it.
+// File, position (MergePlace) and direction: the end of one request and the start of the one that adjoins it.
 struct Edge {
   FileId file = 0;
   std::uint64_t position = 0;
@@ -24,8 +25,8 @@ struct Edge {
 // If several requests start (or end) at one edge, only the first is found; the others are not merged.
 class Adjacency {
  public:
-  explicit Adjacency(const RequestStore& store)
-      : start_of_{&store}, end_of_{&store}, starts_(start_of_), ends_(end_of_) {}
+  Adjacency(const RequestStore& store, MergePlace place)
+      : place_(place), start_of_{&store, place}, end_of_{&store, place}, starts_(start_of_), ends_(end_of_) {}
 
   void add(Slot slot) {
     starts_.insert(start_of_(slot), slot);
@@ -37,29 +38,34 @@ class Adjacency {
   }
 
   Slot following(const Request& request) const {
-    return starts_.find({request.file, request.end(), request.direction});
+    return starts_.find({request.file, place_.end(request), request.direction});
   }
   // The request that probably follows two requests after `request`, without reading the ones between.
   Slot guess_later(const Request& request) const {
-    return starts_.guess({request.file, request.end() + 2 * request.length.count(), request.direction});
+    return starts_.guess({request.file, place_.end(request) + 2 * request.length.count(), request.direction});
   }
-  Slot preceding(const Request& request) const { return ends_.find({request.file, request.offset, request.direction}); }
+  Slot preceding(const Request& request) const {
+    return ends_.find({request.file, place_.start(request), request.direction});
+  }
 
  private:
   struct StartOf {
     const RequestStore* store;
+    MergePlace place;
     Edge operator()(Slot slot) const {
       const Request& request = store->request(slot);
-      return {request.file, request.offset, request.direction};
+      return {request.file, place.start(request), request.direction};
     }
   };
   struct EndOf {
     const RequestStore* store;
+    MergePlace place;
     Edge operator()(Slot slot) const {
       const Request& request = store->request(slot);
-      return {request.file, request.end(), request.direction};
+      return {request.file, place.end(request), request.direction};
     }
   };
+  MergePlace place_;
   StartOf start_of_;
   EndOf end_of_;
   TagIndex<StartOf> starts_;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "sched/prediction/predicting_policy.h"
+
 namespace tutti {
 
 void FeedbackPolicy::Queue::reset() {
@@ -28,7 +30,9 @@ Edge FeedbackPolicy::EndOf::operator()(Number run) const {
 FeedbackPolicy::FeedbackPolicy(const OptionValues& options)
     : QueuedPolicy(options.duration("patience")),
       limits_(options),
+      place_(options),
       quantum_(options.bytes("quantum")),
+      per_part_(options.text("growth") == "part"),
       wait_(options.duration("wait")),
       profile_({options.duration("latency"),
                 static_cast<double>(std::max<std::uint64_t>(1, options.bytes("bandwidth").count()))}),
@@ -37,29 +41,35 @@ FeedbackPolicy::FeedbackPolicy(const OptionValues& options)
   update_rounds();
 }
 
-std::vector<OptionInfo> FeedbackPolicy::option_infos(std::string wait) {
+std::vector<OptionInfo> FeedbackPolicy::option_infos() {
   using Kind = OptionInfo::Kind;
-  return {
-      {.name = "quantum",
-       .kind = Kind::kBytes,
-       .fallback = "64KiB",
-       .help = "Each time a request is passed over, its quantum grows by the time that a request of this size takes"},
-      {.name = "wait",
-       .kind = Kind::kDuration,
-       .fallback = std::move(wait),
-       .help =
-           "How long to wait for an adjoining request, in files where one usually follows; once per batch; 0: never"},
-      {.name = "latency",
-       .kind = Kind::kDuration,
-       .fallback = "100us",
-       .help = "Latency of the device, until it has been measured from completions"},
-      {.name = "bandwidth",
-       .kind = Kind::kBytes,
-       .fallback = "500MB",
-       .help = "Bandwidth of the device per second, until it has been measured from completions"},
-      max_requests_option(),
-      max_bytes_option(),
-      patience_option("10s")};
+  return with_prediction_options(
+      {{.name = "quantum",
+        .kind = Kind::kBytes,
+        .fallback = "64KiB",
+        .help = "Each time a request is passed over, its quantum grows by the time that a request of this size takes"},
+       {.name = "growth",
+        .kind = Kind::kChoice,
+        .fallback = "part",
+        .help = "What the quantum of merged requests gains: once for each of them, or once, as in the paper",
+        .choices = {"part", "request"}},
+       {.name = "wait",
+        .kind = Kind::kDuration,
+        .fallback = "0",
+        .help =
+            "How long to wait for an adjoining request, in files where one usually follows; once per batch; 0: never"},
+       {.name = "latency",
+        .kind = Kind::kDuration,
+        .fallback = "100us",
+        .help = "Latency of the device, until it has been measured from completions"},
+       {.name = "bandwidth",
+        .kind = Kind::kBytes,
+        .fallback = "500MB",
+        .help = "Bandwidth of the device per second, until it has been measured from completions"},
+       max_requests_option(),
+       max_bytes_option(),
+       adjoin_option(),
+       patience_option("10s")});
 }
 
 void FeedbackPolicy::completed(const Batch& batch, TimePoint dispatched, TimePoint now) {
@@ -78,10 +88,11 @@ void FeedbackPolicy::enqueue(Slot slot) {
   const Request& request = store_.request(slot);
   const FileKey key{request.file, request.direction};
   const Number number = queues_.open(key);
-  if (Habit& habit = habit_of(key); habit.key == key && habit.end == request.offset) habit.follows = true;
+  const std::uint64_t start = place_.start(request);
+  if (Habit& habit = habit_of(key); habit.key == key && habit.end == start) habit.follows = true;
 
-  Number run = ending(number, {request.file, request.offset, request.direction});
-  const Number after = starting(number, {request.file, request.end(), request.direction});
+  Number run = ending(number, {request.file, start, request.direction});
+  const Number after = starting(number, {request.file, start + request.length.count(), request.direction});
   if (run != kNone && admits(run, 1, request.length)) {
     append(run, slot);
     if (after != kNone && admits(run, runs_[after].count, size_of(after))) join(run, after);
@@ -92,7 +103,8 @@ void FeedbackPolicy::enqueue(Slot slot) {
     run = open_run(number, slot);
     index(run);
   }
-  runs_[run].arrival_rounds += round_of(queues_[number]) - 1;
+  const auto round = static_cast<std::int64_t>(round_of(queues_[number]));
+  if (per_part_ || runs_[run].count == 1) runs_[run].arrival_rounds += round - 1;  // else its quantum stays as it is
   store_.place(slot) = run;
   schedule(run);
   if (queues_[number].runs == 1 && runs_[run].count == 1)
@@ -122,7 +134,7 @@ void FeedbackPolicy::append(Number run, Slot slot) {
 void FeedbackPolicy::prepend(Number run, Slot slot) {
   if (is_indexed(run)) starts_.erase(StartOf{this}(run), run);
   runs_[run].members.push_front(store_, slot);
-  runs_[run].start = store_.request(slot).offset;
+  runs_[run].start -= store_.request(slot).length.count();
   ++runs_[run].count;
   if (is_indexed(run)) starts_.insert(StartOf{this}(run), run);
 }
@@ -153,7 +165,7 @@ FeedbackPolicy::Number FeedbackPolicy::open_run(Number queue, Slot slot) {
   run.queue = queue;
   run.file = request.file;
   run.direction = request.direction;
-  run.start = request.offset;
+  run.start = run.end = place_.start(request);
   push_back(number, slot);
   ++queues_[queue].runs;
   return number;
@@ -161,7 +173,7 @@ FeedbackPolicy::Number FeedbackPolicy::open_run(Number queue, Slot slot) {
 
 void FeedbackPolicy::push_back(Number run, Slot slot) {
   runs_[run].members.push_back(store_, slot);
-  runs_[run].end = store_.request(slot).end();
+  runs_[run].end += store_.request(slot).length.count();
   ++runs_[run].count;
 }
 
@@ -215,8 +227,9 @@ void FeedbackPolicy::join(Number run, Number other) {
     store_.place(slot) = run;
   runs_[run].members.append(store_, runs_[other].members);
   runs_[run].end = runs_[other].end;
-  runs_[run].count = static_cast<std::uint16_t>(runs_[run].count + runs_[other].count);
+  runs_[run].count = runs_[run].count + runs_[other].count;
   runs_[run].arrival_rounds += runs_[other].arrival_rounds;
+  if (!per_part_) runs_[run].arrival_rounds -= static_cast<std::int64_t>(round_of(queues_[runs_[run].queue])) - 1;
   runs_[run].waited |= runs_[other].waited;
   close_run(other);
   ends_.insert(EndOf{this}(run), run);
@@ -224,7 +237,7 @@ void FeedbackPolicy::join(Number run, Number other) {
 
 // Takes one request out; what lay before and behind it go on as two runs, each with its share of the quantum.
 void FeedbackPolicy::split(Number run, Slot without) {
-  const std::uint64_t mean_round = runs_[run].arrival_rounds / runs_[run].count;
+  const std::int64_t rounds = per_part_ ? runs_[run].arrival_rounds / runs_[run].count : runs_[run].arrival_rounds;
   const Number queue = runs_[run].queue;
   const bool waited = runs_[run].waited;
   SlotList rest = runs_[run].members;
@@ -245,7 +258,7 @@ void FeedbackPolicy::split(Number run, Slot without) {
       part = open_run(queue, slot);
     else
       push_back(part, slot);
-    runs_[part].arrival_rounds += mean_round;
+    if (per_part_ || runs_[part].count == 1) runs_[part].arrival_rounds += rounds;
     runs_[part].waited = waited;
     store_.place(slot) = part;
   }
@@ -256,8 +269,9 @@ std::uint64_t FeedbackPolicy::ready_round(const Run& run) const {
   const double rounds = first_rounds_ + rounds_per_byte_ * static_cast<double>(run.end - run.start);
   const auto needed = static_cast<std::uint64_t>(std::ceil(std::min(rounds, static_cast<double>(kMostRounds)) - 1e-9));
   // Passed over R - r_i times each, so the quantum is (count*R - sum r_i) gains; solve for the first R that suffices.
-  const std::uint64_t sum = std::max<std::uint64_t>(needed, 1) + run.arrival_rounds;
-  return run.count > 1 ? (sum + run.count - 1) / run.count : sum;
+  const std::int64_t sum = static_cast<std::int64_t>(std::max<std::uint64_t>(needed, 1)) + run.arrival_rounds;
+  const auto positive = static_cast<std::uint64_t>(std::max<std::int64_t>(sum, 0));
+  return per_part_ && run.count > 1 ? (positive + run.count - 1) / run.count : positive;
 }
 
 void FeedbackPolicy::schedule(Number number) {

@@ -3,7 +3,8 @@
 //
 // Two queues per file, one per direction. Adjoining requests form a run (the paper's virtual request) as they arrive.
 // A request starts with a quantum of zero; every time it is passed over, it gains a fixed time; a run's quantum is the
-// sum of its requests'. A run may be served once its quantum covers the estimated time to serve it.
+// sum of its requests'. A run may be served once its quantum covers the estimated time to serve it. In the paper a run
+// gains one fixed time, too (growth=request); by default it gains one for each of its requests.
 //
 // Quanta are not stored but computed. A round is one decision; when round R is decided, a request that arrived before
 // round r has been passed over R - r times. So the round in which a run becomes ready is known in advance, and nothing
@@ -83,17 +84,19 @@ class FeedbackPolicy : public QueuedPolicy {
   void end_hold(Number queue, TimePoint now);
   void serve(Number run);
 
-  static std::vector<OptionInfo> option_infos(std::string wait);
+  static std::vector<OptionInfo> option_infos();
 
  private:
   struct Run {
     SlotList members;  // ascending offsets, no gaps
     FileId file = 0;
-    std::uint64_t start = 0, end = 0;  // bytes from..until
+    std::uint64_t start = 0, end = 0;  // from..until, as MergePlace has it
     Number queue = kNone;
-    std::uint32_t generation = 0;      // changes whenever entries in the queue's heaps no longer hold
-    std::uint64_t arrival_rounds = 0;  // sum over members
-    std::uint16_t count = 0;
+    std::uint32_t generation = 0;  // changes whenever entries in the queue's heaps no longer hold
+    // Its quantum in round R is (members * R - arrival_rounds) gains if every member gains (growth=part), else
+    // R - arrival_rounds gains.
+    std::int64_t arrival_rounds = 0;
+    std::uint32_t count = 0;
     Direction direction = Direction::kRead;
     bool waited = false;
   };
@@ -144,7 +147,9 @@ class FeedbackPolicy : public QueuedPolicy {
   static constexpr std::uint64_t kMostRounds = 4096;  // the largest request is ready after at most this many
 
   MergeLimits limits_;
+  MergePlace place_;
   Bytes quantum_;
+  bool per_part_;  // what gains with a round: every member of a run, else the run
   Duration wait_;
   // Holds that gained nothing take at most a twentieth of the time: after one, there is no other before this.
   TimePoint next_hold_{};
@@ -159,5 +164,8 @@ class FeedbackPolicy : public QueuedPolicy {
   TagIndex<EndOf> ends_;      // the same, by the byte after their last
   std::array<Habit, 1024> habits_{};
 };
+
+// The policy aioli, which mlf is with between=arrival (policies/aioli.cc).
+std::unique_ptr<Policy> make_feedback_by_arrival(const OptionValues& options);
 
 }  // namespace tutti

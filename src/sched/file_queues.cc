@@ -8,7 +8,7 @@ void FileQueuedPolicy::enqueue(Slot slot) {
   const std::uint32_t number =
       queues_.open({request.file, queue_per_direction_ ? request.direction : Direction::kRead});
   FileQueue& queue = queues_[number];
-  queue.by_offset.push(request.offset, store_.stamp(slot));
+  queue.by_offset.push(place_.start(request), store_.stamp(slot));
   queue.bytes += request.length;
   store_.place(slot) = number;
   if (queue.count++ == 0)
@@ -32,7 +32,7 @@ void FileQueuedPolicy::take_run(std::uint32_t number, const MergeLimits& limits)
     if (!batch().empty()) {
       const Request& last = batch().back();
       const bool adjoins =
-          request.offset == last.end() && request.file == last.file && request.direction == last.direction;
+          place_.start(request) == place_.end(last) && request.file == last.file && request.direction == last.direction;
       if (!adjoins || !limits.admits(batch().size(), size, request.length)) break;
     }
     size += request.length;

@@ -34,14 +34,18 @@ struct FileQueue {
 class FileQueuedPolicy : public QueuedPolicy {
  protected:
   FileQueuedPolicy(const OptionValues& options, bool queue_per_direction)
-      : QueuedPolicy(options.duration("patience")), limits_(options), queue_per_direction_(queue_per_direction) {}
+      : QueuedPolicy(options.duration("patience")),
+        limits_(options),
+        place_(options),
+        queue_per_direction_(queue_per_direction) {}
 
   // A queue got its first request, got or lost others, is about to go because it is empty.
   virtual void opened(std::uint32_t queue) = 0;
   virtual void changed(std::uint32_t queue) = 0;
   virtual void closing(std::uint32_t queue) = 0;
 
-  // Takes the request with the smallest offset and those that adjoin it into the batch, within `limits`.
+  // Takes the request with the smallest offset (or place in the object) and those that adjoin it into the batch, within
+  // `limits`.
   void take_run(std::uint32_t number, const MergeLimits& limits);
 
   const MergeLimits& limits() const { return limits_; }
@@ -53,6 +57,7 @@ class FileQueuedPolicy : public QueuedPolicy {
   void took(std::uint32_t number, Bytes length);
 
   MergeLimits limits_;
+  MergePlace place_;
   bool queue_per_direction_;
   Pool<FileKey, FileQueue> queues_;
 };

@@ -95,6 +95,13 @@ class LazyHeap {
     heap_.erase_if(gone);
   }
 
+  // Calls do_it(key, item) for every item, in no particular order.
+  template <typename Do>
+  void each(const Do& do_it) const {
+    for (std::size_t i = 0; i < ascending_.size(); ++i) do_it(ascending_.peek(i)->key, ascending_.peek(i)->item);
+    heap_.each([&](const Entry& entry) { do_it(entry.key, entry.item); });
+  }
+
   void clear() {
     ascending_.clear();
     heap_.clear();
@@ -140,6 +147,13 @@ class SlotHeap {
   }
   void prune(const RequestStore& store, std::size_t live) {
     heap_.prune(live, [&](SlotStamp s) { return store.holds(s); });
+  }
+  // Calls do_it(key, slot) for every request that still waits, in no particular order.
+  template <typename Do>
+  void each(const RequestStore& store, const Do& do_it) const {
+    heap_.each([&](const Key& key, SlotStamp stamp) {
+      if (store.holds(stamp)) do_it(key, stamp.slot);
+    });
   }
   void clear() { heap_.clear(); }
 

@@ -1,15 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large merging policies let a batch become.
+// What merging policies merge, and how large they let a batch become.
 #pragma once
+
+#include <tutti/sched.h>
 
 #include "base/options.h"
 
 namespace tutti {
 
+// Where requests have to adjoin to be merged: in the file, or in the target's object, where stripes that other targets
+// separate in the file follow each other.
+struct MergePlace {
+  bool object = false;
+
+  MergePlace() = default;
+  explicit MergePlace(const OptionValues& options) : object(options.text("adjoin") == "object") {}
+
+  std::uint64_t start(const Request& request) const { return object ? request.place() : request.offset; }
+  std::uint64_t end(const Request& request) const { return start(request) + request.length.count(); }
+};
+
 struct MergeLimits {
   std::size_t requests = 16;
-  Bytes bytes{};
+  Bytes bytes{std::uint64_t{16} << 20};
 
+  MergeLimits() = default;
   explicit MergeLimits(const OptionValues& options)
       : requests(static_cast<std::size_t>(options.integer("max_requests"))), bytes(options.bytes("max_bytes")) {}
 
@@ -24,7 +39,15 @@ inline OptionInfo max_requests_option() {
           .help = "Largest batch, in requests",
           .choices = {},
           .low = 1,
-          .high = 1024};
+          .high = 1'000'000'000};
+}
+
+inline OptionInfo adjoin_option() {
+  return {.name = "adjoin",
+          .kind = OptionInfo::Kind::kChoice,
+          .fallback = "file",
+          .help = "Merge requests that adjoin in the file, or in the object that the target keeps of it",
+          .choices = {"file", "object"}};
 }
 
 inline OptionInfo max_bytes_option() {

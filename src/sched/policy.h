@@ -17,8 +17,9 @@
 
 namespace tutti {
 
-// Requests that go to the engine as one vectored operation: same file and direction, adjoining, ascending offsets.
-// A view: what next() returns is valid until the policy's next call.
+// Requests that go to the engine as one vectored operation: same file and direction, ascending offsets, each adjoins
+// the one before it in the file or, with `adjoin=object`, in the target's object. A view: what next() returns is valid
+// until the policy's next call.
 struct Batch {
   std::span<const Request> requests;
   std::span<const TimePoint> arrived{};  // when each of them was added
@@ -33,12 +34,6 @@ struct WaitUntil {
 struct Idle {};  // nothing waits
 using Decision = std::variant<Idle, WaitUntil, Dispatch>;
 
-// A request that waits, and since when: what moves over when policies are switched.
-struct WaitingRequest {
-  Request request;
-  TimePoint arrived;
-};
-
 // A state machine with no threads, no clock and no I/O: time comes in as an argument and may jump either way.
 // Never loses, invents or repeats a request.
 class Policy {
@@ -50,8 +45,16 @@ class Policy {
   virtual Decision next(TimePoint now) = 0;
   // Called for every batch served, for policies that learn from how long it took.
   virtual void completed(const Batch& /*batch*/, TimePoint /*dispatched*/, TimePoint /*now*/) {}
+  virtual bool waits(RequestId id) const = 0;
   // Removes the request and returns it; nothing if it does not wait.
   virtual std::optional<Request> cancel(RequestId id) = 0;
+
+  // The name of a file as a pattern (prediction/trace.h), for policies that recognise the files of an earlier run.
+  // False: the policy does not use names.
+  virtual bool name_file(FileId /*file*/, std::string_view /*pattern*/) { return false; }
+  // When the request arrived that next(now) serves before all others because it has waited for the stated time; nothing
+  // if there is none.
+  virtual std::optional<TimePoint> overdue(TimePoint /*now*/) { return std::nullopt; }
 
   virtual std::size_t waiting() const = 0;
   // Removes and returns everything that waits, in order of arrival.
@@ -59,9 +62,9 @@ class Policy {
 };
 
 // How far a policy lets later requests overtake an earlier one: within `scope`, no request overtakes one that has
-// waited `after` and arrived before it. kPhase: a phase of known size ends before s * W bytes of known
-// phases, and a few requests, have been served while it waits; s is the value of option `after`, W the bytes of known
-// phases that began no later. Phases of unknown size keep the order of issue.
+// waited `after` and arrived before it. kPhase: a phase ends before s * W bytes of its kind, and a few requests, have
+// been served while it waits; s is the value of option `after`. Its kind are the phases of known size, or those of
+// unknown size. W are the bytes of known phases that began no later, or of unknown phases that were issued no later.
 struct OvertakingBound {
   enum class Scope { kEverything, kTarget, kApplication, kPhase };
   Scope scope = Scope::kEverything;
@@ -83,8 +86,10 @@ const std::vector<PolicyInfo>& policies();
 const PolicyInfo* find_policy(std::string_view name);
 
 // `device_class` ("hdd", "ssd", ...; empty: not known) decides some defaults of options that are not given.
+// `predictions`: for policies with the option `prediction`; may be empty.
 // kNotFound: no such policy, with the names there are. kInvalid: a wrong option, with those it takes.
 Result<std::unique_ptr<Policy>> make_policy(std::string_view name, PolicyOptions options,
-                                            std::string_view device_class = {});
+                                            std::string_view device_class = {},
+                                            std::shared_ptr<const PredictedQueues> predictions = {});
 
 }  // namespace tutti

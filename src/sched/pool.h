@@ -16,6 +16,7 @@ template <typename Key, typename Thing>
 class Pool {
  public:
   using Number = std::uint32_t;
+  static constexpr Number kNone = ~Number{0};
 
   Pool() : index_(KeyOf{this}) {}
   Pool(const Pool&) = delete;
@@ -35,6 +36,9 @@ class Pool {
     index_.insert(Tagged{key}, number);
     return number;
   }
+
+  // The number of the object with that key; kNone if there is none.
+  Number find(const Key& key) const { return index_.find(Tagged{key}); }
 
   void close(Number number) {
     index_.erase(Tagged{things_[number].key}, number);

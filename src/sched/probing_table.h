@@ -3,6 +3,8 @@
 // memory. Erasing moves later entries up, so there are no tombstones, and nothing is allocated once it is large enough.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -48,13 +50,18 @@ class ProbingTable {
   // Inserts unless there is an entry for which `matches` is true; says whether it did.
   template <typename Matches>
   bool insert(const Entry& entry, const Matches& matches) {
-    if (4 * (size_ + 1) > 3 * entries_.size()) grow();
+    if (4 * (size_ + 1) > 3 * entries_.size()) grow(entries_.empty() ? 64 : 2 * entries_.size());
     std::size_t at = entry.home() & mask();
     for (; !entries_[at].vacant(); at = (at + 1) & mask())
       if (matches(entries_[at])) return false;
     entries_[at] = entry;
     ++size_;
     return true;
+  }
+
+  // Room for `count` entries.
+  void reserve(std::size_t count) {
+    if (4 * count > 3 * entries_.size()) grow(std::max<std::size_t>(64, std::bit_ceil(4 * count / 3 + 1)));
   }
 
   // `entry` is one that find() returned, with nothing inserted or erased since.
@@ -93,8 +100,8 @@ class ProbingTable {
     entries_[hole] = Entry{};
   }
 
-  void grow() {
-    Entries old(entries_.empty() ? 64 : 2 * entries_.size());
+  void grow(std::size_t size) {
+    Entries old(size);
     old.swap(entries_);
     for (const Entry& entry : old) {
       if (entry.vacant()) continue;

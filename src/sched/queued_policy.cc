@@ -37,6 +37,13 @@ std::optional<Request> QueuedPolicy::cancel(RequestId id) {
   return request;
 }
 
+std::optional<TimePoint> QueuedPolicy::overdue(TimePoint now) {
+  if (patience_ == Duration::zero() || store_.empty()) return std::nullopt;
+  const Slot oldest = store_.overdue(now, patience_);
+  if (oldest == kNoSlot) return std::nullopt;
+  return store_.arrived(oldest);
+}
+
 std::vector<WaitingRequest> QueuedPolicy::take_all() {
   std::vector<WaitingRequest> all;
   all.reserve(store_.size());
@@ -78,7 +85,7 @@ OptionInfo slack_option() {
   return {
       .name = "slack",
       .kind = OptionInfo::Kind::kDuration,
-      .fallback = "100ms",
+      .fallback = "10ms",
       .help = "Maximum difference between issue and arrival time; an older issue time is replaced by arrival - slack",
       .choices = {}};
 }

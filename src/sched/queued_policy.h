@@ -16,6 +16,8 @@ class QueuedPolicy : public Policy {
   bool add(const Request& request, TimePoint now) final;
   Decision next(TimePoint now) final;
   std::optional<Request> cancel(RequestId id) final;
+  bool waits(RequestId id) const final { return store_.find(id) != kNoSlot; }
+  std::optional<TimePoint> overdue(TimePoint now) final;
   std::size_t waiting() const final { return store_.size(); }
   std::vector<WaitingRequest> take_all() final;
 

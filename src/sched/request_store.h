@@ -59,6 +59,8 @@ class RequestStore {
     Slot next = kNoSlot;
   };
   Links& links(Slot slot) { return entry(slot).links; }
+  // The number of the request's account, for policies that have accounts and no SlotList.
+  std::uint32_t& account(Slot slot) { return entry(slot).links.previous; }
 
   // Prefetches what the dispatch of these requests will touch: of `later` the request itself, of `soon`, which was
   // `later` in an earlier call, the rest. Either may be null.

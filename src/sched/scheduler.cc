@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <cassert>
 #include <deque>
 
@@ -10,6 +11,7 @@
 #include "sched/event_count.h"
 #include "sched/inbox.h"
 #include "sched/policy.h"
+#include "sched/prediction/trace.h"
 #include "sched/statistics.h"
 
 namespace tutti {
@@ -29,6 +31,7 @@ class LiveScheduler final : public Scheduler {
         policy_(std::move(policy)) {}
 
   Result<void> add(const Request& request) override;
+  void name_file(FileId file, std::string_view path) override;
   bool cancel(RequestId id) override;
   bool next(Dispatched& batch) override { return next(std::span(&batch, 1)) == 1; }
   std::size_t next(std::span<Dispatched> batches) override { return next(batches, Duration::max()); }
@@ -73,6 +76,9 @@ class LiveScheduler final : public Scheduler {
   EventCount completions_;  // for dispatchers that wait because max_in_flight is reached
 
   Mutex mutex_;  // taken before the inbox's own
+  // Patterns of files, for the next policy. Files that were opened before a policy with prediction was in use have
+  // none.
+  boost::unordered_flat_map<FileId, std::string> names_ TUTTI_GUARDED_BY(mutex_);
   std::unique_ptr<Policy> policy_ TUTTI_GUARDED_BY(mutex_);
   bool stopped_ TUTTI_GUARDED_BY(mutex_) = false;
   std::vector<WaitingRequest> collected_ TUTTI_GUARDED_BY(mutex_);  // what collect() works on; empty otherwise
@@ -107,6 +113,7 @@ Result<void> LiveScheduler::add(const Request& request) {
 
 void LiveScheduler::collect() {
   inbox_.collect(collected_);
+  if (options_.observer && !collected_.empty()) options_.observer->arrived(collected_);
   for (const WaitingRequest& waiting : collected_) {
     const bool added = policy_->add(waiting.request, waiting.arrived);
     assert(added && "the inbox lets every id in once");
@@ -123,6 +130,7 @@ bool LiveScheduler::cancel(RequestId id) {
   inbox_.left({1, request->length});
   inbox_.forget(std::span(&id, 1));
   statistics_.cancelled(*request);
+  if (options_.observer) options_.observer->ended(std::span(&*request, 1), clock_.now(), false);
   if (stopped_) arrivals_.notify_all();  // it may have been the last one
   return true;
 }
@@ -261,16 +269,29 @@ void LiveScheduler::finish(const Dispatched& batch, TimePoint now) {
   for (const Request& request : in_flight.requests) finished_.push_back(request.id);
   if (!batch.dropped) policy_->completed(Batch{in_flight.requests}, in_flight.dispatched, now);
   statistics_.completed(in_flight.requests);
+  if (options_.observer) options_.observer->ended(in_flight.requests, now, !batch.dropped);
   in_flight.used = false;
   free_tickets_.push_back(batch.ticket);
   if (!in_flight.aside) --in_flight_;
 }
 
+void LiveScheduler::name_file(FileId file, std::string_view path) {
+  constexpr std::size_t kMostNames = 1 << 16, kLongestName = 256;  // clients choose how many
+  if (options_.observer) options_.observer->named(file, path);
+  std::string pattern = name_pattern(path);
+  if (pattern.size() > kLongestName) return;  // it is recognised by its id
+  Lock lock(mutex_, kSpinFirst);
+  if (!policy_->name_file(file, pattern)) return;
+  if (names_.size() >= kMostNames) names_.clear();  // the next policy recognises these by their ids
+  names_[file] = std::move(pattern);
+}
+
 Result<void> LiveScheduler::switch_policy(const std::string& name, const PolicyOptions& options) {
-  auto made = make_policy(name, options, options_.device_class);
+  auto made = make_policy(name, options, options_.device_class, options_.predictions);
   if (!made) return Failure(made.error());
   Lock lock(mutex_, kSpinFirst);
   collect();
+  for (const auto& [file, pattern] : names_) (*made)->name_file(file, pattern);
   for (const WaitingRequest& waiting : policy_->take_all()) {
     const bool added = (*made)->add(waiting.request, waiting.arrived);
     assert(added && "ids that wait are unique");
@@ -314,7 +335,7 @@ Scheduler::Statistics LiveScheduler::statistics() {
 }  // namespace
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(Options options) {
-  auto policy = make_policy(options.policy, options.policy_options, options.device_class);
+  auto policy = make_policy(options.policy, options.policy_options, options.device_class, options.predictions);
   if (!policy) return Failure(policy.error());
   return std::make_unique<LiveScheduler>(std::move(options), std::move(*policy));
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
+#include "sched/prediction/predicted_queues.h"
 #include "sched/testing.h"
 
 namespace tutti {
@@ -245,6 +246,43 @@ TEST(Scheduler, UnderLoadNothingIsLostOrDoubled) {
   EXPECT_EQ(statistics.all.cancelled, cancelled);
   EXPECT_EQ(statistics.all.added, statistics.all.completed + statistics.all.cancelled);
   EXPECT_EQ(statistics.waiting, 0u);
+}
+
+// Two writes that adjoin arrived 20 us apart in an earlier run. A file is recognised by its name, also after a switch.
+TEST(Scheduler, PredictionsBelongToTheNamesOfFiles) {
+  Trace trace{.files = {"out.#"}, .requests = {}};
+  for (std::uint64_t i = 0; i < 2; ++i)
+    trace.requests.push_back({.time = 20us * i, .offset = 4096 * i, .length = 4_KiB, .direction = Direction::kWrite});
+  ManualClock clock;
+  const PolicyOptions options{{"prediction", "traces"}};
+  auto scheduler = make_scheduler({.policy = "mlf",
+                                   .policy_options = options,
+                                   .clock = &clock,
+                                   .predictions = PredictedQueues::combine(std::span(&trace, 1))});
+  RequestId next_id = 1;
+  const auto is_held = [&](FileId file) {
+    Request request = make_request(next_id++);
+    request.file = file;
+    request.offset = 0;
+    request.length = 4_KiB;
+    request.target = 0;
+    request.direction = Direction::kWrite;
+    EXPECT_TRUE(scheduler->add(request));
+    Scheduler::Dispatched batch;
+    const bool held = scheduler->try_next(std::span(&batch, 1)) == 0;
+    clock.advance(1s);
+    EXPECT_TRUE(!held || scheduler->try_next(std::span(&batch, 1)) == 1);
+    scheduler->complete(batch);
+    return held;
+  };
+  scheduler->name_file(1, "out.17");
+  scheduler->name_file(2, "other.17");
+  scheduler->name_file(3, "out.18");
+  EXPECT_TRUE(is_held(1));
+  EXPECT_FALSE(is_held(2));
+  ASSERT_TRUE(scheduler->switch_policy("mlf", options));
+  EXPECT_TRUE(is_held(3));
+  EXPECT_FALSE(is_held(4)) << "it has no name";
 }
 
 TEST(Scheduler, SeveralInOneProcessAreIndependent) {

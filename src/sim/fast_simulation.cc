@@ -41,6 +41,7 @@ FastSimulation::FastSimulation(const Scenario& scenario, const RunOptions& optio
       active_faults_(scenario_),
       driver_(scenario_, *this, outcome_) {
   spread_ = spread_of(scenario_.servers);
+  if (options.traces) recorder_.emplace(scenario.servers.count);
 }
 
 Result<void> FastSimulation::build_stations() {
@@ -56,7 +57,9 @@ Result<void> FastSimulation::build_stations() {
       for (const OptionInfo& option : info->options)
         if (option.name == "node") options.try_emplace("node", std::to_string(server ? i : i - servers));
     const bool disk = server && std::holds_alternative<HddFigures>(scenario_.servers.device);
-    auto policy = make_policy(choice.name, std::move(options), disk ? "hdd" : "ssd");
+    const auto& predictions = scenario_.servers.predictions;
+    auto policy = make_policy(choice.name, std::move(options), disk ? "hdd" : "ssd",
+                              server && i < predictions.size() ? predictions[i] : nullptr);
     if (!policy) return Failure(policy.error());
     const unsigned depth = server ? scenario_.servers.depth : scenario_.forwarding.depth;
     stations_.emplace_back(std::move(*policy),
@@ -78,6 +81,7 @@ void FastSimulation::build_applications() {
     ApplicationState& state =
         applications_.emplace_back(ApplicationState{.spec = &spec, .placed = std::move(placed[i])});
     state.announced.resize(scenario_.servers.count);
+    state.pattern = file_pattern(spec);
     // An operation is one message per server. With fewer bytes and requests, the limits cannot be reached.
     const wire::Limits& limits = scenario_.servers.limits;
     const bool writes = spec.direction == Direction::kWrite;
@@ -121,6 +125,7 @@ Outcome FastSimulation::run() {
       if (const Bytes bytes = applications_[i].announced[server]; bytes > Bytes{})
         outcome_.announced.push_back({i, server, bytes});
   for (const Duration end : outcome_.application_end) outcome_.makespan = std::max(outcome_.makespan, end);
+  if (recorder_) outcome_.traces = recorder_->take();
   outcome_.wall_seconds = stopwatch.seconds();
   return std::move(outcome_);
 }

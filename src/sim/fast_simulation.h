@@ -22,6 +22,7 @@
 #include "sim/placement.h"
 #include "sim/simulation.h"
 #include "sim/station.h"
+#include "sim/trace_recorder.h"
 
 namespace tutti::sim {
 
@@ -47,7 +48,7 @@ class FastSimulation final : private Applications::Backend {
     std::uint32_t count = 0;
     std::uint32_t remaining = 0;     // requests that are not served
     std::uint32_t unanswered = 0;    // requests that have not reached the station that answers the client
-    std::uint32_t undispatched = 0;  // requests that wait in the policy
+    std::uint32_t undispatched = 0;  // requests that wait in the policy; counted only if `pulls_`
     std::uint64_t bytes = 0;
     // Where the payload of a write is. It is sent with the message, or the node pulls it.
     enum class Payload : std::uint8_t { kSent, kAbsent, kPulled, kArrived };
@@ -111,6 +112,8 @@ class FastSimulation final : private Applications::Backend {
     std::vector<std::uint32_t> syncing{};       // by rank: servers that have not answered its fsync
     std::vector<Bytes> announced{};             // by server, from the last stamp that arrived there
 
+    std::string pattern{};  // of the names of its files
+
     const Layout& layout(std::uint32_t rank) const { return *placed.layout(rank); }
   };
 
@@ -133,6 +136,7 @@ class FastSimulation final : private Applications::Backend {
   void issue(std::uint32_t application, std::uint32_t rank, const OperationIndex& index) override;
   void split(const ApplicationState& state, const OperationIndex& index, SimulatedOperation& operation);
   void group_by_server(SimulatedOperation& operation);
+  void one_message_each(SimulatedOperation& operation);
   void send(std::uint32_t slot);
   bool begin_message(RankConnection& connection, std::uint32_t slot, std::uint32_t message);
   RankConnection* connection_of(const SimulatedOperation& operation, const ServerMessage& message);
@@ -247,6 +251,15 @@ class FastSimulation final : private Applications::Backend {
   // Ids of requests: of requests of operations, or of batches that a forwarding node sent.
   static RequestId request_id(std::uint32_t slot, std::uint32_t index) { return (RequestId{slot} << 32) | index; }
   static constexpr RequestId kForwarded = RequestId{1} << 63;
+  static std::uint32_t slot_of(RequestId id) { return static_cast<std::uint32_t>(id >> 32); }
+  static std::uint32_t request_of(RequestId id) { return static_cast<std::uint32_t>(id); }
+  // Of a request of an operation.
+  ServerMessage& message_of(RequestId id) {
+    SimulatedOperation& operation = operations_[slot_of(id)];
+    // Both are sorted by server: with one request per message, the numbers are equal.
+    const bool one_each = operation.requests.size() == operation.messages.size();
+    return operation.messages[one_each ? request_of(id) : operation.requests[request_of(id)].message];
+  }
 
   Scenario scenario_;
   RunOptions options_;
@@ -256,6 +269,7 @@ class FastSimulation final : private Applications::Backend {
   Nanoseconds now_ = 0;
   std::vector<Station> stations_;  // servers, then forwarding nodes
   std::uint64_t credit_ = 0;       // of each connection, as in wire::Limits
+  bool pulls_ = false;             // a message was sent without its payload
   std::vector<ApplicationState> applications_;
   std::vector<SimulatedOperation> operations_;
   std::vector<std::uint32_t> free_operations_;
@@ -268,6 +282,7 @@ class FastSimulation final : private Applications::Backend {
   std::vector<GateMessage> gate_unread_;  // arrived while the gate was stopped
   Nanoseconds gate_tick_ = kNever;        // time of the next kTick
   std::uint64_t spread_ = 0;              // 0: positions on the devices do not matter
+  std::optional<TraceRecorder> recorder_;
   Outcome outcome_;
   Applications driver_;
 

@@ -34,10 +34,16 @@ void FastSimulation::issue(std::uint32_t application, std::uint32_t rank, const 
   shares_.clear();
   for (const ServerMessage& message : operation.messages) {
     const Bytes bytes(message.bytes);
-    shares_.push_back({message.server, bytes});
+    const auto share = std::ranges::find(shares_, message.server, &TargetShare::target);
+    if (share == shares_.end())
+      shares_.push_back({message.server, bytes});
+    else
+      share->bytes += bytes;
     if (options_.demands) progress.demand[message.server] += bytes;
   }
   operation.stamp = state.phases[rank].issue(next_operation_++, shares_, TimePoint(Duration(now_)) + state.skew);
+  apply(spec.trick, operation.stamp);
+  operation.stamp.user = spec.user;
   operation.remaining = static_cast<std::uint32_t>(operation.requests.size());
   operation.issued = now_;
   operation.first_server = -1;
@@ -56,7 +62,21 @@ void FastSimulation::split(const ApplicationState& state, const OperationIndex& 
       state.spec->file_per_process ? OperationIndex{0, 1, index.operation, index.operations} : index;
   extents_of(*state.spec, own, chance_, extents_);
   cutter_.cut(*state.spec, state.layout(index.rank), extents_, unsorted_);
-  group_by_server(operation);
+  state.spec->separate_requests ? one_message_each(operation) : group_by_server(operation);
+}
+
+void FastSimulation::one_message_each(SimulatedOperation& operation) {
+  operation.messages.clear();
+  operation.requests.clear();
+  for (const CutRequest& request : unsorted_) {
+    const auto index = static_cast<std::uint32_t>(operation.messages.size());
+    ServerMessage& message = operation.messages.emplace_back();
+    message.server = request.server;
+    message.first = index;
+    message.count = message.remaining = message.unanswered = message.undispatched = 1;
+    message.bytes = request.length;
+    operation.requests.push_back({request.offset, static_cast<std::uint32_t>(request.length), index});
+  }
 }
 
 // Sorts the requests by server. Requests to one server keep their order.
@@ -114,6 +134,7 @@ bool FastSimulation::begin_message(RankConnection& connection, std::uint32_t slo
   const std::uint64_t bytes = with_payload ? message.bytes : 0;
   if (!connection.under_way.fits(scenario_.servers.limits, bytes)) return false;
   message.payload = with_payload ? ServerMessage::Payload::kSent : ServerMessage::Payload::kAbsent;
+  pulls_ = pulls_ || !with_payload;
   ++connection.under_way.requests;
   connection.under_way.bytes += bytes;
   if (with_payload) connection.used_credit += credit;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The servers of a fast simulation: arrivals, policies, devices, answers and faults.
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <utility>
 
@@ -11,11 +12,12 @@
 namespace tutti::sim {
 namespace {
 
-std::uint32_t slot_of(RequestId id) {
-  return static_cast<std::uint32_t>(id >> 32);
-}
-std::uint32_t request_of(RequestId id) {
-  return static_cast<std::uint32_t>(id);
+// Layouts that a request cannot express stay unknown.
+void set_striping(Request& request, const Layout& layout) {
+  const std::uint64_t stripe = layout.stripe_size.count();
+  if (!std::has_single_bit(stripe) || layout.stripe_count > UINT16_MAX || layout.object_size > Bytes{}) return;
+  request.stripe_log2 = static_cast<std::uint8_t>(std::countr_zero(stripe));
+  request.stripe_count = static_cast<std::uint16_t>(layout.stripe_count);
 }
 
 }  // namespace
@@ -81,11 +83,15 @@ void FastSimulation::enqueue(std::uint32_t slot, std::uint32_t number) {
                   .target = message.server,
                   .direction = operation.direction,
                   .stamp = operation.stamp};
+  const ApplicationState& state = applications_[operation.application];
+  set_striping(request, state.layout(operation.rank));
+  policy.name_file(operation.file, state.pattern);
   for (std::uint32_t i = message.first; i < message.first + message.count; ++i) {
     request.id = request_id(slot, i);
     request.offset = operation.requests[i].offset;
     request.length = Bytes(operation.requests[i].length);
     policy.add(request, clock);
+    if (recorder_ && is_server(station)) recorder_->arrived(request, state.pattern, clock);
   }
   pump(station);
 }
@@ -102,10 +108,10 @@ void FastSimulation::pump(std::uint32_t index) {
       return schedule(at, EventKind::kWake, {index, 0});
     }
     const std::uint32_t ticket = station.begin(std::get<Dispatch>(decision).batch, now_);
-    if (is_server(index)) note_dispatched(index, ticket);
+    if (pulls_ && is_server(index)) note_dispatched(index, ticket);
     if (!is_server(index))
       forward_batch(index, ticket);
-    else if (lacks_payload(index, ticket)) {
+    else if (pulls_ && lacks_payload(index, ticket)) {
       station.without_payload.push_back(ticket);
       pull_payloads(index);
     } else if (find_memory(index, ticket))
@@ -122,13 +128,14 @@ void FastSimulation::pump(std::uint32_t index) {
 // batch: a node refuses its reads and clients repeat them; here it gets memory beyond the limit.
 bool FastSimulation::find_memory(std::uint32_t index, std::uint32_t ticket) {
   Station& station = stations_[index];
+  const std::vector<Request>& requests = station.batch(ticket).requests;
+  if (requests.front().direction == Direction::kWrite) return true;
   bool holds = false;
   std::size_t needed = 0;
   starved_.clear();
-  for (const Request& request : station.batch(ticket).requests) {
-    if (request.direction == Direction::kWrite || (request.id & kForwarded) != 0) continue;
-    SimulatedOperation& operation = operations_[slot_of(request.id)];
-    ServerMessage& message = operation.messages[operation.requests[request_of(request.id)].message];
+  for (const Request& request : requests) {
+    if ((request.id & kForwarded) != 0) continue;
+    ServerMessage& message = message_of(request.id);
     holds = holds || message.memory;
     if (message.memory || std::ranges::find(starved_, &message) != starved_.end()) continue;
     starved_.push_back(&message);
@@ -146,8 +153,7 @@ bool FastSimulation::find_memory(std::uint32_t index, std::uint32_t ticket) {
 void FastSimulation::note_dispatched(std::uint32_t index, std::uint32_t ticket) {
   for (const Request& request : stations_[index].batch(ticket).requests) {
     if ((request.id & kForwarded) != 0) continue;
-    SimulatedOperation& operation = operations_[slot_of(request.id)];
-    ServerMessage& message = operation.messages[operation.requests[request_of(request.id)].message];
+    ServerMessage& message = message_of(request.id);
     if (--message.undispatched == 0 && std::exchange(message.behind, false)) --stations_[index].memory_behind;
   }
 }
@@ -155,8 +161,7 @@ void FastSimulation::note_dispatched(std::uint32_t index, std::uint32_t ticket) 
 bool FastSimulation::lacks_payload(std::uint32_t index, std::uint32_t ticket) {
   for (const Request& request : stations_[index].batch(ticket).requests) {
     if (request.direction == Direction::kRead || (request.id & kForwarded) != 0) continue;
-    const SimulatedOperation& operation = operations_[slot_of(request.id)];
-    const auto payload = operation.messages[operation.requests[request_of(request.id)].message].payload;
+    const auto payload = message_of(request.id).payload;
     if (payload == ServerMessage::Payload::kAbsent || payload == ServerMessage::Payload::kPulled) return true;
   }
   return false;
@@ -167,17 +172,13 @@ void FastSimulation::pull_payloads(std::uint32_t index) {
   bool memory_left = true;
   for (const std::uint32_t ticket : station.without_payload) {
     const auto requests = station.batch(ticket).requests;
-    const auto message_of = [&](const Request& request) -> ServerMessage& {
-      SimulatedOperation& operation = operations_[slot_of(request.id)];
-      return operation.messages[operation.requests[request_of(request.id)].message];
-    };
     const auto own = [](const Request& request) { return (request.id & kForwarded) == 0; };
     // Memory: the batch must not wait for more.
     bool holds =
-        std::ranges::any_of(requests, [&](const Request& each) { return own(each) && message_of(each).memory; });
+        std::ranges::any_of(requests, [&](const Request& each) { return own(each) && message_of(each.id).memory; });
     for (const Request& request : requests) {
-      if (!own(request) || message_of(request).payload != ServerMessage::Payload::kAbsent) continue;
-      holds = pull(slot_of(request.id), message_of(request), holds, memory_left) || holds;
+      if (!own(request) || message_of(request.id).payload != ServerMessage::Payload::kAbsent) continue;
+      holds = pull(slot_of(request.id), message_of(request.id), holds, memory_left) || holds;
     }
     if (memory_left)
       station.set_ahead(ticket, node::DataPath::kPulledAhead);
@@ -256,6 +257,11 @@ void FastSimulation::handle_batch(std::uint32_t index, std::uint32_t ticket) {
   Nanoseconds cost = scenario_.servers.request_cost.count();
   if (stations_[index].batch(ticket).requests.front().direction == Direction::kWrite)
     cost += scenario_.servers.write_cost.count();
+  if (scenario_.servers.thread_bandwidth > 0) {
+    Bytes length;
+    for (const Request& request : stations_[index].batch(ticket).requests) length += request.length;
+    cost += static_cast<Nanoseconds>(static_cast<double>(length.count()) / scenario_.servers.thread_bandwidth * 1e9);
+  }
   if (cost == 0) return serve(index, ticket);
   Nanoseconds& free = stations_[index].thread_free;
   free = std::max(free, now_) + cost;
@@ -389,7 +395,7 @@ void FastSimulation::answer_forwarded(std::uint32_t route, std::uint32_t number)
 
 void FastSimulation::request_served(RequestId id, Nanoseconds at) {
   SimulatedOperation& operation = operations_[slot_of(id)];
-  ServerMessage& message = operation.messages[operation.requests[request_of(id)].message];
+  ServerMessage& message = message_of(id);
   if (--message.remaining > 0) return;
   if (std::exchange(message.ordered, false)) order_done(operation, message);
   if (operation.first_server < 0) operation.first_server = at;
@@ -400,7 +406,7 @@ void FastSimulation::request_answered(RequestId id, std::uint32_t station) {
   const std::uint32_t slot = slot_of(id);
   SimulatedOperation& operation = operations_[slot];
   if (operation.abandoned) return drop_request(slot);
-  ServerMessage& message = operation.messages[operation.requests[request_of(id)].message];
+  ServerMessage& message = message_of(id);
   if (--message.unanswered == 0) {
     const bool carries = operation.direction == Direction::kRead;
     const std::uint64_t bytes = kHeaderBytes + (carries ? message.bytes : 0);

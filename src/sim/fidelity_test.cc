@@ -23,7 +23,7 @@ struct Means {
 // At least ten; more for short scenarios, whose means vary more from seed to seed.
 std::uint64_t seeds_for(const Scenario& scenario) {
   const auto outcome = run(scenario, {.operation_records = false});
-  return std::clamp<std::uint64_t>(50'000 / std::max<std::uint64_t>(outcome ? outcome->events : 1, 1), 10, 60);
+  return std::clamp<std::uint64_t>(1'000'000 / std::max<std::uint64_t>(outcome ? outcome->events : 1, 1), 10, 60);
 }
 
 // Mean of all seeds, in seconds.

@@ -20,10 +20,15 @@ Result<void> check_full(const Scenario& scenario) {
     return fail(ErrorCode::kInvalid, fmt::format("{} cannot be run with production nodes; leave out --full", what));
   };
   if (scenario.forwarding.count > 0) return wrong("forwarding nodes");
+  for (const Application& application : scenario.applications)
+    if (application.separate_requests || application.trick != Trick::kNone || application.user != 0)
+      return wrong("separate_requests, trick and user");
   const Servers& servers = scenario.servers;
-  if (servers.request_cost > Duration{} || servers.write_cost > Duration{} || servers.read_ahead > Bytes{} ||
-      servers.write_back)
-    return wrong("request_cost, write_cost, read_ahead and write_back");
+  const auto adjoin = servers.policy.options.find("adjoin");
+  if (adjoin != servers.policy.options.end() && adjoin->second == "object") return wrong("adjoin=object");
+  if (servers.request_cost > Duration{} || servers.write_cost > Duration{} || servers.thread_bandwidth > 0 ||
+      servers.read_ahead > Bytes{} || servers.write_back)
+    return wrong("request_cost, write_cost, thread_bandwidth, read_ahead and write_back");
   if (scenario.gate.kind != Gate::Kind::kLock) return {};
   return gate::LockTable::create(lock_table_options(scenario)).map([](const gate::LockTable&) {});
 }

@@ -49,7 +49,7 @@ struct Metrics {
   double fairness = 0;    // Jain's index of the applications' 1/slowdown; 0: not computed
   double idle = 0;        // share of the makespan in which a server's device was idle
   double mean_batch = 0;  // requests per batch
-  double bound = 0;       // lower bound of the mean phase for these demands and start times; 0: not computed
+  double bound = 0;       // lower bound of the mean phase for these demands and start times; 0: not computed, or none
   std::string bound_kind;
   std::vector<ApplicationMetrics> applications;
 };

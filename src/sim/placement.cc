@@ -73,6 +73,10 @@ FileId file_id(std::uint32_t application, unsigned iteration, std::uint32_t rank
   return (FileId{application} << 40) | (FileId{iteration} << 20) | rank;
 }
 
+std::string file_pattern(const Application& application) {
+  return name_pattern(application.name + (application.file_per_process ? "/iteration1.rank1" : "/iteration1"));
+}
+
 std::uint64_t device_position(std::uint64_t seed, FileId file, std::uint32_t server, std::uint64_t spread) {
   constexpr std::uint64_t kBlock = 4096;
   return mix(mix(file + 1) ^ mix(seed * 0x9e3779b97f4a7c15 + server)) % spread / kBlock * kBlock;

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,8 @@ std::vector<AnnouncedSize> announced_sizes(const std::vector<Placed>& placed, co
 
 // A unique id for each file of a run.
 FileId file_id(std::uint32_t application, unsigned iteration, std::uint32_t rank);
+// The pattern of its name: the same in every iteration and for every rank.
+std::string file_pattern(const Application& application);
 // The position of a file's data on the device of a server: random in `spread` bytes, different on each server.
 std::uint64_t device_position(std::uint64_t seed, FileId file, std::uint32_t server, std::uint64_t spread);
 // The range of positions of files on a device, in bytes; 0: positions do not matter.

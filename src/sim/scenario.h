@@ -5,6 +5,7 @@
 #include <tutti/sched.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "engine/device.h"
 #include "gate/backoff.h"
 #include "node/node.h"
+#include "sim/trick.h"
 
 namespace tutti::sim {
 
@@ -25,10 +27,11 @@ struct Servers {
   DeviceFigures device = FixedFigures{};
   unsigned depth = 16;  // maximum number of batches at the device of a server
   PolicyChoice policy{};
-  Duration request_cost{};  // time of the server's only worker thread per batch
-  Duration write_cost{};    // additional time per batch of writes, until they are on stable storage
-  Bytes read_ahead{};       // read-ahead of the page cache (page_cache.h); 0: no page cache
-  bool write_back = false;  // a write completes in the server's memory, which has no limit
+  Duration request_cost{};      // time of the server's only worker thread per batch
+  Duration write_cost{};        // additional time per batch of writes, until they are on stable storage
+  double thread_bandwidth = 0;  // bytes per second that the thread copies, in addition; 0: no limit
+  Bytes read_ahead{};           // read-ahead of the page cache (page_cache.h); 0: no page cache
+  bool write_back = false;      // a write completes in the server's memory, which has no limit
   // Limits of a node, the same as in NodeOptions.
   Bytes write_buffers = NodeOptions{}.write_buffers;
   Bytes read_buffers = NodeOptions{}.read_buffers;
@@ -36,6 +39,8 @@ struct Servers {
   wire::Limits limits{};  // per connection
   // Files are at random positions within this many bytes of each device; 0: on the whole device.
   Bytes spread{};
+  // What the policies expect to arrive, by server: for the option `prediction`. Empty: nothing.
+  std::vector<std::shared_ptr<const PredictedQueues>> predictions{};
 };
 
 // Forwarding nodes between the applications and the servers, each with its own policy. The client node's number selects
@@ -93,6 +98,8 @@ struct Application {
   Bytes size{1 << 20};      // of one operation
   Bytes block{};            // of one contiguous block of an operation, for patterns with blocks; 0: size
   Bytes largest_request{};  // clients cut requests to this size, as NFS clients do; 0: a stripe
+  // Every request is a message of its own, as in NFS; else a server gets all its requests of an operation in one.
+  bool separate_requests = false;
   // Stripes that adjoin in a server's part of the file are one request of up to this size, as in PVFS2's flows
   // (256 KiB); 0: each stripe is one request. Policies that merge by offset only know the start of a request.
   Bytes flow{};
@@ -110,6 +117,8 @@ struct Application {
   std::optional<unsigned> first_server{};  // empty: random, if stripe_count is less than the servers
   PhaseSizes sizes = PhaseSizes::kLearned;
   double size_error = 1;
+  Trick trick = Trick::kNone;  // fast simulation only
+  UserId user = 0;             // as authenticated by the servers; fast simulation only
 };
 
 // How jobs take turns for their phases (src/gate): not at all, by lock, or by probing and backoff.

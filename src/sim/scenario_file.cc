@@ -36,6 +36,10 @@ const Names<ScenarioFault::Kind> kFaults = {
 const Names<Gate::Kind> kGates = {
     {"none", Gate::Kind::kNone}, {"lock", Gate::Kind::kLock}, {"backoff", Gate::Kind::kBackoff}};
 
+const Names<Trick> kTricks = {
+    {"none", Trick::kNone}, {"understate", Trick::kUnderstate}, {"overstate", Trick::kOverstate}, {"cut", Trick::kCut},
+    {"ids", Trick::kIds},   {"clock", Trick::kClock},           {"clock-hour", Trick::kClockHour}};
+
 template <typename Value>
 Value choose(Section& section, std::string_view key, std::string_view fallback, const Names<Value>& names) {
   std::vector<std::string> accepted;
@@ -137,6 +141,7 @@ Application read_application(Section section, Prng& chance, const Scenario& scen
   if (result.block > Bytes{})
     result.size = std::max(result.block, result.size / result.block.count() * result.block.count());
   result.largest_request = section.bytes("largest_request", Bytes{});
+  result.separate_requests = section.boolean("separate_requests", false);
   result.flow = section.bytes("flow", Bytes{});
   result.gap = section.bytes("gap", Bytes{});
   result.think = duration_of(drawer.draw("think", 0, 0, Drawer::time));
@@ -159,6 +164,8 @@ Application read_application(Section section, Prng& chance, const Scenario& scen
   if (section.has("id")) result.id = static_cast<ApplicationId>(section.integer("id", 0, {0, INT32_MAX}));
   result.sizes = choose(section, "sizes", "learned", kSizes);
   result.size_error = section.number("size_error", 1, {0, 1000});
+  result.trick = choose(section, "trick", "none", kTricks);
+  result.user = static_cast<UserId>(section.integer("user", 0, {0, INT32_MAX}));
   return result;
 }
 
@@ -250,6 +257,7 @@ void read_servers(Config& config, Scenario& scenario, const Overrides& overrides
   scenario.servers.spread = servers.bytes("spread", Bytes{});
   scenario.servers.request_cost = servers.duration("request_cost", Duration{});
   scenario.servers.write_cost = servers.duration("write_cost", Duration{});
+  scenario.servers.thread_bandwidth = bandwidth(servers, "thread_bandwidth");
   scenario.servers.read_ahead = servers.bytes("read_ahead", Bytes{});
   scenario.servers.write_back = servers.boolean("write_back", false);
   scenario.servers.write_buffers = servers.bytes("write_buffers", scenario.servers.write_buffers);

@@ -174,5 +174,33 @@ TEST(FastScenarios, ConcertIsNeverMoreThanTwoPercentWorseWithOtherSeeds) {
     expect_no_harm(entry.path().string(), seeds);
 }
 
+// Jobs whose sizes are unknown: in a backlog, serving those first that have attained least is at least nearly as good
+// as fair shares. Seeds that were not used to tune concert.
+TEST(Backlog, OfUnknownSizesIsServedNearlyAsWellAsByFair) {
+  const std::string file = TUTTI_SCENARIOS "/backlog-unknown.toml";
+  const Seeds seeds = {4001, 4002, 4003, 4004};
+  const Totals fifo = totals(file, "fifo", seeds), fair = totals(file, "fair", seeds);
+  const Totals concert = totals(file, "concert", seeds);
+  EXPECT_LE(concert.phase, 1.2 * fair.phase);
+  EXPECT_LE(concert.phase, 0.5 * fifo.phase);
+}
+
+// The end of the large write, in seconds, over seeds that were not used to tune concert.
+double end_of_large(const std::string& policy) {
+  double sum = 0;
+  for (const std::uint64_t seed : {4001, 4002, 4003}) {
+    const auto scenario = load_scenario(TUTTI_SCENARIOS "/seeks.toml", {.policy = policy, .seed = seed});
+    if (!scenario) throw std::runtime_error(scenario.error().message);
+    const auto measured = measure(*scenario, {.slowdown = false, .bound = false});
+    if (!measured) throw std::runtime_error(measured.error().message);
+    sum += measured->metrics.applications.front().end;
+  }
+  return sum;
+}
+
+TEST(Seeks, OfTinyJobsDoNotHoldUpALargeWrite) {
+  EXPECT_LE(end_of_large("concert"), 1.6 * end_of_large("fifo"));
+}
+
 }  // namespace
 }  // namespace tutti::sim

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sched/prediction/trace.h"
 #include "sim/scenario.h"
 
 namespace tutti::sim {
@@ -64,6 +65,7 @@ struct Outcome {
   std::uint64_t batches = 0;              // served by devices
   std::uint64_t batched_requests = 0;     // in those batches
   std::uint64_t refused = 0;              // by nodes with a full queue; clients retry these
+  std::vector<Trace> traces;              // by server; empty unless RunOptions::traces
   std::vector<AnnouncedSize> announced;   // by application and server, without unknown sizes
   // Empty: all applications finished. Else one line per application that cannot finish: what it waits for.
   std::vector<std::string> stuck;
@@ -75,6 +77,7 @@ struct RunOptions {
   bool full = false;
   std::uint64_t jitter = 0;       // seed of the random delays of messages
   bool demands = false;           // fill PhaseRecord::demand
+  bool traces = false;            // fill Outcome::traces; fast simulation only
   bool operation_records = true;  // fill Outcome::operations
   // Called from time to time with the simulated time and the number of events.
   std::function<void(Duration, std::uint64_t)> progress{};

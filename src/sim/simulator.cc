@@ -103,7 +103,7 @@ class Process::ProcessWorkers final : public Workers {
  public:
   explicit ProcessWorkers(Process& process) : process_(process) {}
 
-  std::shared_ptr<Strand> make_strand() override { return std::make_shared<ProcessStrand>(); }
+  std::shared_ptr<Strand> make_strand(Owner /*owner*/) override { return std::make_shared<ProcessStrand>(); }
   void stop() override {}
 
   void post(const std::shared_ptr<Strand>& strand, Task task) override {

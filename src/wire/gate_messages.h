@@ -31,7 +31,7 @@ struct GateOpenRequest {
   static constexpr Type kType = Type::kGateOpen;
   using Reply = GateOpenReply;
   std::uint64_t session = 0;
-  std::uint64_t number = 0;   // number of the batch job; 0: none, the process is its own job
+  std::uint64_t number = 0;   // number of the batch job plus 1; 0: none, the process is its own job
   std::uint32_t process = 0;  // process id, for display
   std::uint64_t ticket = 0;   // the ticket it will ask for again; 0: none. All others of the session are released
 

@@ -28,6 +28,13 @@ add_test(NAME operations COMMAND ${CMAKE_CURRENT_LIST_DIR}/operations.sh $<TARGE
          ${PROJECT_SOURCE_DIR}/docs/operations.md ${PROJECT_SOURCE_DIR}/packaging/systemd/tutti-node.service.in)
 set_tests_properties(operations PROPERTIES LABELS "e2e;cluster" TIMEOUT 120 SKIP_RETURN_CODE 77)
 
+add_test(NAME blocked_mount COMMAND ${CMAKE_CURRENT_LIST_DIR}/blocked_mount.sh $<TARGET_FILE:tutti>)
+set_tests_properties(blocked_mount PROPERTIES LABELS "e2e;cluster" TIMEOUT 120 SKIP_RETURN_CODE 77)
+
+add_test(NAME trace_outputs COMMAND ${CMAKE_CURRENT_LIST_DIR}/trace_outputs.sh $<TARGET_FILE:tutti>
+         ${PROJECT_SOURCE_DIR}/src/trace/dxt_corpus/log)
+set_tests_properties(trace_outputs PROPERTIES LABELS e2e TIMEOUT 60)
+
 # The shell examples of README.md and docs/*.md, as they are printed.
 add_test(NAME examples COMMAND ${CMAKE_CURRENT_LIST_DIR}/examples.sh ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 set_tests_properties(examples PROPERTIES LABELS e2e TIMEOUT 300 SKIP_RETURN_CODE 77)

@@ -71,7 +71,9 @@ class LostNodes : public testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
+  std::string socket_of(std::size_t index) const { return directory_ + "/" + std::to_string(index) + ".sock"; }
   void start(std::size_t index) {
+    std::filesystem::remove(socket_of(index));  // of an earlier process
     const auto variable = "TUTTI_E2E_NODE=" + std::to_string(index) + " " + directory_;
     std::vector<char*> environment = {const_cast<char*>(variable.c_str())};
     for (char** inherited = environ; *inherited != nullptr; ++inherited) environment.push_back(*inherited);
@@ -90,19 +92,14 @@ class LostNodes : public testing::Test {
   }
   // Stops it as a debugger or a frozen container would; the watchdog must end it.
   void freeze(std::size_t index) {
+    // A node that has its socket has its watchdog, too.
+    EXPECT_TRUE(wait_until(60s, [&] { return std::filesystem::exists(socket_of(index)); }));
+    ::kill(processes_[index], SIGSTOP);
     int status = 0;
     pid_t ended = 0;
-    for (int attempt = 0; attempt < 20 && ended == 0;
-         ++attempt) {  // a node that has just started may have no watchdog yet
-      ::kill(processes_[index], SIGSTOP);
-      for (int i = 0; i < 3 * (kFenceTime / 10ms) && ended == 0; ++i) {
-        ended = ::waitpid(processes_[index], &status, WNOHANG);
-        if (ended == 0) std::this_thread::sleep_for(10ms);
-      }
-      if (ended == 0) ::kill(processes_[index], SIGCONT);
-    }
+    EXPECT_TRUE(wait_until(60s, [&] { return (ended = ::waitpid(processes_[index], &status, WNOHANG)) != 0; }));
     EXPECT_TRUE(ended > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    processes_[index] = 0;
+    if (ended > 0) processes_[index] = 0;  // else TearDown() kills it
   }
   std::unique_ptr<Client> connect() {
     ClientOptions options;
@@ -111,7 +108,7 @@ class LostNodes : public testing::Test {
     std::unique_ptr<Client> connected;
     wait_until(10s, [&] {
       for (std::size_t n = 0; n < kNodes; ++n)
-        if (!std::filesystem::exists(directory_ + "/" + std::to_string(n) + ".sock")) return false;
+        if (!std::filesystem::exists(socket_of(n))) return false;
       auto client = Client::connect(options);
       if (client) connected = std::move(*client);
       return client.has_value();

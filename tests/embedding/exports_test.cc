@@ -35,7 +35,7 @@ TEST(Exports, OfLibtuttiAreTheCApiAndTheSchedulersCppApi) {
   EXPECT_THAT(names, ElementsAre("tutti::Scheduler::create(tutti::Scheduler::Options)", "tutti_add", "tutti_cancel",
                                  "tutti_complete", "tutti_create", "tutti_create_with_callbacks", "tutti_destroy",
                                  "tutti_free", "tutti_get_statistics", "tutti_get_statistics_json", "tutti_last_error",
-                                 "tutti_next", "tutti_stop", "tutti_switch_policy", "tutti_version",
+                                 "tutti_name_file", "tutti_next", "tutti_stop", "tutti_switch_policy", "tutti_version",
                                  "typeinfo for tutti::Scheduler", "typeinfo name for tutti::Scheduler"));
 }
 

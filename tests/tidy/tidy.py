@@ -15,15 +15,16 @@ USES = {
     "base": [],
     "layout": ["base"],
     "sched": ["base"],
+    "trace": ["base", "sched"],
     "wire": ["base", "sched"],
-    "capi": ["sched"],
+    "capi": ["trace"],
     "net": ["wire"],
     "engine": ["sched", "layout"],
     "collective": ["layout"],
     "job": ["net", "layout"],
     "gate": ["job"],
     "client": ["gate"],
-    "node": ["engine", "gate"],
+    "node": ["engine", "gate", "trace"],
     "sim": ["client", "node"],
     "lab": ["sim", "collective"],
 }
@@ -44,7 +45,7 @@ WORDS = {
 
 # Production code that also runs in the simulator gets time, threads, sockets, files and random numbers from a world
 # (src/base/world.h). Only files and folders whose name contains "live" may ask the operating system.
-SIMULATED = ["client", "node", "gate", "job", "collective", "sim"]
+SIMULATED = ["client", "node", "gate", "job", "collective", "sim", "trace"]
 SYSTEM = re.compile(
     r"std::j?thread|condition_variable|sleep_for|sleep_until|usleep|nanosleep|_clock::now|clock_gettime|gettimeofday"
     r"|timerfd|epoll_|eventfd|random_device|getenv|[io]?fstream|fopen|std::remove\("

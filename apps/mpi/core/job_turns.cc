@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/print_error.h"
+
 namespace tutti::mpi {
 namespace {
 
@@ -37,7 +39,7 @@ Result<std::optional<gate::CoordinatorOptions>> turn_options(std::uint64_t numbe
   if (options->client.address == "off" && options->prober.directory.empty()) return std::nullopt;
   options->client.number = number + 1;  // 0 means no number at the gate
   options->client.job = job;
-  options->client.say = [](const std::string& line) { fmt::print(stderr, "tutti: {}\n", line); };
+  options->client.say = [](const std::string& line) { print_error("tutti: {}\n", line); };
   return std::optional(std::move(*options));
 }
 
@@ -46,7 +48,7 @@ JobTurns::JobTurns(World& world, gate::CoordinatorOptions options) : world_(worl
   if (made)
     coordinator_ = std::move(*made);
   else
-    fmt::print(stderr, "tutti: {}; continuing without turns\n", made.error().message);
+    print_error("tutti: {}; continuing without turns\n", made.error().message);
   timer_ = world_.make_timer([this] { expire(); });
 }
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "base/live_world.h"
+#include "base/print_error.h"
 #include "job/live.h"
 
 namespace tutti::mpi {
@@ -71,7 +72,7 @@ JobTurns* Process::turns(const Application& application) {
   turns_made_ = true;
   auto options = turn_options(application.number, application.name);
   if (!options) {
-    fmt::print(stderr, "tutti: {}; continuing without turns\n", options.error().message);
+    print_error("tutti: {}; continuing without turns\n", options.error().message);
     return nullptr;
   }
   if (!*options) return nullptr;
@@ -97,7 +98,7 @@ void Process::end_turns() {
 
 void Process::say_once(const std::string& line) {
   Lock lock(mutex_);
-  if (said_.size() < 64 && said_.insert(line).second) fmt::print(stderr, "tutti: {}\n", line);
+  if (said_.size() < 64 && said_.insert(line).second) print_error("tutti: {}\n", line);
 }
 
 void Process::count(const Activity& activity, std::uint64_t ranks) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/print_error.h"
 #include "layout/discovery.h"
 #include "mpi/interpose/calls.h"
 #include "mpi/interpose/datatype.h"
@@ -406,7 +407,7 @@ int File_sync(MPI_File handle) {
 int Finalize() {
   Process::current().end_turns();
   const std::string report = Process::current().report();
-  if (!report.empty()) fmt::print(stderr, "tutti: {}\n", report);
+  if (!report.empty()) print_error("tutti: {}\n", report);
   return next().Finalize();
 }
 

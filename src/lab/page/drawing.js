@@ -305,7 +305,7 @@ function drawChart(chart) {
 // ---- one claim on its own scale: our value is a bar, the paper's a diamond, the goal a shaded side, the bound dashed
 
 function drawScale(claim) {
-  const values = [claim.ours, claim.paper, claim.goal, claim.bound].filter(Number.isFinite);
+  const values = [claim.ours, claim.paper, claim.goal, claim.low, claim.high, claim.bound].filter(Number.isFinite);
   const from = Math.min(0, ...values),
     to = Math.max(...values, from + 1e-9) * 1.08 || 1;
   const plot = element("div", {class: "plot"});
@@ -317,11 +317,16 @@ function drawScale(claim) {
       role: "img",
       "aria-label": scaleText(claim),
     });
-    if (Number.isFinite(claim.goal)) {
-      const [a, b] = claim.goal_is === "at most" ? [from, claim.goal] : [claim.goal, to];
+    const edges = [claim.goal, claim.low, claim.high].filter(Number.isFinite);
+    if (edges.length) {
+      const [a, b] = Number.isFinite(claim.low)
+        ? [claim.low, claim.high]
+        : claim.goal_is === "at most"
+          ? [from, claim.goal]
+          : [claim.goal, to];
       svg.append(
         shape("rect", {class: "goal-zone", x: x(a), y: 2, width: Math.max(0, x(b) - x(a)), height: 18}),
-        shape("line", {class: "goal-edge", x1: x(claim.goal), x2: x(claim.goal), y1: 2, y2: 20}),
+        ...edges.map((edge) => shape("line", {class: "goal-edge", x1: x(edge), x2: x(edge), y1: 2, y2: 20})),
       );
     }
     const ends = [x(0), x(claim.ours ?? 0)].sort((a, b) => a - b);
@@ -349,6 +354,7 @@ function drawScale(claim) {
 function scaleText(claim) {
   const parts = [`ours ${number(claim.ours)} ${claim.unit}`];
   if (Number.isFinite(claim.paper)) parts.push(`paper ${number(claim.paper)}`);
+  if (Number.isFinite(claim.low)) parts.push(`wanted ${number(claim.low)} to ${number(claim.high)}`);
   if (Number.isFinite(claim.goal)) parts.push(`goal ${claim.goal_is} ${number(claim.goal)}`);
   if (Number.isFinite(claim.bound)) parts.push(`bound ${number(claim.bound)}`);
   return parts.join("\n");

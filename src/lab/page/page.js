@@ -5,15 +5,17 @@ const kManyRows = 24;
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 const anchor = (name) => "experiment-" + name.replace(/[^A-Za-z0-9]+/g, "-");
 const goalText = (claim) =>
-  claim.goal === null
-    ? "\u2013"
-    : (claim.goal_is === "at most" ? "\u2264\u202f" : "\u2265\u202f") + number(claim.goal);
+  Number.isFinite(claim.low)
+    ? `${number(claim.low)} to ${number(claim.high)}`
+    : claim.goal === null
+      ? "\u2013"
+      : (claim.goal_is === "at most" ? "\u2264\u202f" : "\u2265\u202f") + number(claim.goal);
 const withUnit = (value, unit) =>
   number(value) +
   (value === null || !unit ? "" : unit === "x" ? "\u00d7" : (unit === "%" ? "\u202f" : "\u00a0") + unit);
 const mark = (claim) =>
-  claim.goal === null || claim.holds === null
-    ? element("span", {class: "soft"}, claim.goal === null ? "no goal" : "fitted")
+  claim.holds === null
+    ? element("span", {class: "soft"}, claim.fitted ? "fitted" : "undecided")
     : claim.holds
       ? element("span", {class: "holds"}, "\u2713", element("span", {class: "word"}, " holds"))
       : element("span", {class: "fails-mark"}, "\u2717", element("span", {class: "word"}, " does not hold"));
@@ -25,9 +27,15 @@ function claimRow(claim) {
     "tr",
     {class: claim.holds === false ? "claim fails" : "claim"},
     element("td", {class: "what"}, claim.what, element("code", {}, claim.id)),
+    element("td", {}, claim.kind),
     element("td", {class: "figure"}, number(claim.paper)),
     element("td", {class: "figure"}, goalText(claim)),
-    element("td", {class: "figure ours"}, withUnit(claim.ours, claim.unit)),
+    element(
+      "td",
+      {class: "figure ours"},
+      withUnit(claim.ours, claim.unit),
+      Number.isFinite(claim.interval) ? element("span", {class: "soft"}, ` \u00b1 ${number(claim.interval)}`) : null,
+    ),
     element("td", {class: "figure"}, number(claim.bound)),
     element("td", {}, mark(claim)),
   );
@@ -46,7 +54,8 @@ function summary() {
       "tr",
       {},
       element("th", {scope: "col"}, "Claim"),
-      ...["Paper", "Goal", "Ours", "Bound"].map((name) => element("th", {class: "figure", scope: "col"}, name)),
+      element("th", {scope: "col"}, "Kind"),
+      ...["Paper", "Wanted", "Ours", "Bound"].map((name) => element("th", {class: "figure", scope: "col"}, name)),
       element("th", {scope: "col"}, "Result"),
     ),
   );
@@ -61,7 +70,7 @@ function summary() {
           {class: "group"},
           element(
             "td",
-            {colspan: "6"},
+            {colspan: "7"},
             element("a", {href: "#" + anchor(result.name)}, result.name),
             result.figure ? element("span", {class: "soft"}, ` \u2014 ${result.figure}`) : null,
           ),
@@ -103,8 +112,9 @@ function summary() {
     element(
       "p",
       {class: "soft small"},
-      "Paper is the published figure, goal is ours to reach, bound is what nothing can beat. " +
-        "Ours was computed or measured in this run.",
+      "Reproduced: the paper's method on the paper's set-up, wanted inside 20% of the paper's figure. Advance: our method " +
+        "against the best baseline. Bound is what nothing can beat. Ours was computed or measured in this run, with its " +
+        "95% interval; a claim that the interval does not decide is undecided.",
     ),
     element("div", {class: "wide"}, element("table", {class: "claims"}, head, ...bodies)),
   );

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // aioli: multilevel feedback over all queues at once (AGIOS, section III). Every decision is a round for everything
 // that waits; of each queue the first ready run by offset is a candidate, and the candidate that arrived first goes,
-// after a short wait where an adjoining request is expected.
+// with the option `wait` after a short wait where an adjoining request is expected.
 #include <algorithm>
 
 #include "sched/feedback.h"
@@ -117,13 +117,17 @@ class Aioli final : public FeedbackPolicy {
 
 }  // namespace
 
+std::unique_ptr<Policy> make_feedback_by_arrival(const OptionValues& options) {
+  return std::make_unique<Aioli>(options);
+}
+
 PolicyInfo aioli_policy() {
   return {.name = "aioli",
-          .summary = "multilevel feedback over all files: order of arrival between them, a short wait to merge more",
+          .summary = "multilevel feedback over all files: order of arrival between them",
           .paper = "agios-prediction",
-          .options = Aioli::option_infos("1ms"),
+          .options = Aioli::option_infos(),
           .bound = {OvertakingBound::Scope::kEverything, "patience"},
-          .make = [](const OptionValues& options) { return std::make_unique<Aioli>(options); }};
+          .make = [](const OptionValues& options) { return make_feedback_by_arrival(options); }};
 }
 
 }  // namespace tutti

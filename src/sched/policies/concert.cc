@@ -6,15 +6,14 @@
 // phases of known size are ordered by remaining bytes, and requests of unknown phases by issue time, as under fifo:
 //
 // - Each request has a turn, in order of issue. Phases of known size share their turns: when a turn of any of them
-//   comes up, the smallest phase is served. A phase of unknown size keeps its own turns.
+//   comes up, the smallest phase is served. Phases of unknown size keep their own turns; in a backlog they share them,
+//   and the phase that has attained least is served (sched/unknown_phases.h).
 // - A known phase may also overtake an unknown one that has already issued more than the known one has left, but known
 //   phases together are never ahead of their turns by more than `ahead` bytes.
-// - Of the bytes of known phases, one part in `stretch` is served from the known phase that began first.
+// - Of the bytes of known phases, one part in `stretch` is served from the known phase that began first. Of the bytes
+//   of unknown phases in a backlog, one part in `stretch` is served in order of issue.
 //
-// So a request of an unknown phase waits at most for what was issued before it plus `ahead` bytes, whatever other
-// applications announce. A known phase ends before `stretch` times the bytes of the known phases that began no later
-// have been served while it waits. If no size is known, the order is that of fifo. docs/design/concert.md has the
-// figures.
+// docs/design/concert.md has the bounds that follow, their proofs, and figures.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -23,23 +22,15 @@
 
 #include "sched/announcements.h"
 #include "sched/heaps.h"
+#include "sched/phase_queue.h"
 #include "sched/policies/policies.h"
 #include "sched/pool.h"
 #include "sched/queued_policy.h"
-#include "sched/sweep.h"
+#include "sched/service_accounts.h"
+#include "sched/unknown_phases.h"
 
 namespace tutti {
 namespace {
-
-struct PhaseKey {
-  ApplicationId application = 0;
-  PhaseNumber phase = 0;
-  UserId user = 0;
-  bool operator==(const PhaseKey&) const = default;
-  friend std::size_t hash_value(const PhaseKey& key) {
-    return mix((std::uint64_t{key.application} << 32 | key.phase) + key.user * 0x9e3779b97f4a7c15);
-  }
-};
 
 // The order of phases of known size, smallest first. A function of stamps alone.
 struct Rank {
@@ -65,6 +56,8 @@ struct PhaseQueue {
   Sweep sweep;
   std::size_t count = 0;
   std::tuple<Bytes, Bytes, Bytes> progress;  // attained, bottleneck and total of the furthest stamp seen
+  std::uint64_t left = 0;                    // as in its Rank
+  TimePoint since;
   void reset() {
     requests.clear();
     sweep = {};
@@ -73,27 +66,14 @@ struct PhaseQueue {
   }
 };
 
-// The operation being served. It continues for up to `run` bytes although a smaller phase may have arrived: switching
-// in the middle would cost a disk two extra seeks.
-struct ContinuedOperation {
+// The operation being served or, if seeks cost something, its phase. It continues for up to `run` bytes although a
+// smaller phase may have arrived.
+struct ContinuedService {
   std::uint32_t phase = 0;
   PhaseKey key;
   OperationId operation = 0;
   std::uint64_t left = 0;  // bytes it may still be served; 0: none
 };
-
-// Sizes come from clients: larger ones count as this, so that sums and products do not overflow.
-constexpr std::uint64_t kLargest = std::uint64_t{1} << 42;
-
-// What a request takes of the bytes that turns have brought.
-std::int64_t cost(const Request& request) {
-  constexpr std::uint64_t kLeast = 4096;  // so that tiny requests are not free
-  return static_cast<std::int64_t>(std::clamp(request.length.count(), kLeast, kLargest));
-}
-
-Bytes shown(const Stamp& stamp) {
-  return stamp.attained + stamp.bottleneck;
-}
 
 class Concert final : public QueuedPolicy {
  public:
@@ -103,34 +83,47 @@ class Concert final : public QueuedPolicy {
         ahead_(static_cast<std::int64_t>(options.bytes("ahead").count())),
         sweeps_(options.text("order") == "offset"),
         slack_(options.duration("slack")),
-        stretch_(options.integer("stretch")) {}
+        phases_continue_(options.bytes("seek") > Bytes{}),
+        accounts_(options.text("account") == "user"),
+        share_(share_of(options)),
+        unknown_(store_, accounts_,
+                 {.wait = options.duration("wait"),
+                  .gain = 1 + static_cast<double>(options.integer("gain")) / 100,
+                  .slack = slack_,
+                  .share = share_of(options)}) {}
 
  private:
-  static constexpr std::uint32_t kUnknown =
-      ~std::uint32_t{0};  // RequestStore::place() of requests whose phase has no known size
+  static OldestShare::Options share_of(const OptionValues& options) {
+    return {.stretch = options.integer("stretch"), .run = options.bytes("run"), .seek = options.bytes("seek")};
+  }
 
   void enqueue(Slot slot) override {
     const Request& request = store_.request(slot);
     const Stamp& stamp = request.stamp;
     accuracy_.observe(stamp);
-    const std::int64_t issued = issue_of(slot, slack_).time_since_epoch().count();
-    if (!known(stamp)) {
-      store_.place(slot) = kUnknown;
-      unknown_.push({issued, by_order(request)}, store_.stamp(slot));
-      ++unknown_count_;
-      return;
-    }
-    const PhaseKey key{stamp.application, stamp.phase, stamp.user};
+    const auto account = accounts_.arrived(request, store_.arrived(slot), store_.size() == 1);
+    store_.account(slot) = account;
+    const ServiceAccounts::History history = accounts_.of(account);
+    const TimePoint issue_time = issue_of(slot, slack_);
+    if (!history.reliable || !known(stamp)) return unknown_.push(slot, issue_time);
+    const std::int64_t issued = issue_time.time_since_epoch().count();
+    const PhaseKey key = phase_of(stamp);
     const std::uint32_t number = phases_.open(key);
     store_.place(slot) = number;
     PhaseQueue& phase = phases_[number];
     phase.requests.push(sweeps_ ? phase.sweep.of(request) : SweepPosition{issued, where(request)}, store_.stamp(slot));
     turns_.push(issued, cost(request));
     const std::tuple progress{stamp.attained, stamp.bottleneck, stamp.phase_total};
-    if (phase.count++ == 0) oldest_.set(number, {0, start_of(slot), stamp.order, key.application, key.phase, key.user});
+    if (phase.count++ == 0)
+      oldest_.set(number, {0, start_of(slot, history.began), stamp.order, key.application, key.phase, key.user});
     if (phase.count > 1 && progress <= phase.progress) return;
     phase.progress = progress;
-    known_.set(number, {left_of(stamp), start_of(slot), stamp.order, key.application, key.phase, key.user});
+    const std::uint64_t left = left_of(stamp, history.before);
+    const TimePoint since = start_of(slot, history.began);
+    if (phase.count > 1 && left == phase.left && since == phase.since) return;  // sizes are rounded: often
+    phase.left = left;
+    phase.since = since;
+    known_.set(number, {left, since, stamp.order, key.application, key.phase, key.user});
   }
 
   // Whether the stamp's phase size is reliable: all of it has been issued, or the application's previous announcement
@@ -141,29 +134,24 @@ class Concert final : public QueuedPolicy {
     return shown(stamp) >= stamp.phase_total || stamp.phase > 1 || accuracy_.trusted();
   }
 
-  // The start of the phase by the client's clock, but not after its arrival: a clock that is ahead must not make it the
-  // youngest for ever.
-  TimePoint start_of(Slot slot) const { return std::min(store_.request(slot).stamp.phase_start, store_.arrived(slot)); }
-
-  // Requests issued in the same nanosecond: by order id, application and operation, to 16 bits each, then by offset. So
-  // operations are not interleaved.
-  static std::uint64_t by_order(const Request& request) {
-    const Stamp& stamp = request.stamp;
-    return (std::min<std::uint64_t>(stamp.order, 0xffff) << 48) | (std::uint64_t{stamp.application & 0xffff} << 32) |
-           ((stamp.operation & 0xffff) << 16) | ((request.offset >> 12) & 0xffff);
+  // The start of the phase by the client's clock, limited to the last `slack` before the phase's first request arrived
+  // here: neither a clock that is behind nor one that is ahead may decide who is the oldest.
+  TimePoint start_of(Slot slot, TimePoint began) const {
+    return std::clamp(store_.request(slot).stamp.phase_start, began - slack_, began);
   }
 
   // Rounded to two binary digits, so that among similar phases the one that began first continues. With exact values,
   // similar phases would alternate, end together, compute together and leave servers idle.
-  static std::uint64_t left_of(const Stamp& stamp) {
-    const std::uint64_t left = std::max(stamp.phase_total - stamp.attained, stamp.bottleneck).count();
+  static std::uint64_t left_of(const Stamp& stamp, std::uint64_t before) {
+    const std::uint64_t left = std::max(stamp.phase_total - stamp.attained, stamp.bottleneck).count() + before;
     return left & ~(std::bit_floor(left) / 2 - 1);
   }
 
   void dequeue(Slot slot) override {
+    accounts_.cancelled(store_.account(slot));
     const std::uint32_t number = store_.place(slot);
-    if (number == kUnknown) {
-      unknown_.prune(store_, --unknown_count_);
+    if (number >= UnknownPhases::kPlace) {
+      unknown_.remove(slot);
     } else {
       PhaseQueue& phase = phases_[number];
       phase.requests.prune(store_, --phase.count);
@@ -172,23 +160,23 @@ class Concert final : public QueuedPolicy {
     reset_if_empty();
   }
 
-  Decision choose(TimePoint /*now*/) override {
-    Slot slot = unknown_.top(store_);
+  Decision choose(TimePoint now) override {
+    Slot slot = unknown_.next(now);
     if (known_goes_first(slot)) {
       const std::uint32_t number = next_known();
       PhaseQueue& phase = phases_[number];
       slot = phase.requests.top(store_);
-      note_continued(number, store_.request(slot));
+      const bool changed = note_continued(number, store_.request(slot));
       phase.sweep.reached(phase.requests.top_key());
       phase.requests.pop(store_);
       --phase.count;
-      note_age(number, cost(store_.request(slot)));
+      share_.served(cost(store_.request(slot)), {.of_oldest = number == oldest_.top(), .changed = changed});
       settle(number, store_.request(slot));
     } else {
-      unknown_.pop(store_);
-      --unknown_count_;
+      unknown_.pop(slot);
     }
     reset_if_empty();
+    accounts_.served(store_.account(slot), store_.request(slot), now);
     take(slot);
     return dispatch();
   }
@@ -203,9 +191,8 @@ class Concert final : public QueuedPolicy {
   }
 
   void reset_if_empty() {
-    if (!known_.empty() || unknown_count_ > 0) return;
+    if (!known_.empty() || !unknown_.empty()) return;
     turns_.clear();
-    unknown_.clear();
     owed_ = 0;
   }
 
@@ -215,7 +202,7 @@ class Concert final : public QueuedPolicy {
     const auto any = [](std::int64_t) { return true; };
     while (owed_ <= 0) {
       const std::int64_t* turn = turns_.top(any);
-      if (!turn || (unknown != kNoSlot && unknown_.top_key().turn < turns_.top_key())) break;
+      if (!turn || (unknown != kNoSlot && unknown_.position() < turns_.top_key())) break;
       owed_ += *turn;
       turns_.pop();
     }
@@ -237,89 +224,115 @@ class Concert final : public QueuedPolicy {
     if (continued_.left == 0 || continued_.phase == first || !known_.contains(continued_.phase)) return first;
     PhaseQueue& running = phases_[continued_.phase];
     if (running.key != continued_.key) return first;  // another phase has this number now
-    return store_.request(running.requests.top(store_)).stamp.operation == continued_.operation ? continued_.phase
-                                                                                                : first;
+    return continues(store_.request(running.requests.top(store_)).stamp) ? continued_.phase : first;
   }
 
-  bool oldest_is_due() {
-    const Slot slot = phases_[oldest_.top()].requests.top(store_);
-    return younger_ >= (stretch_ - 1) * cost(store_.request(slot));
-  }
+  // Whether a request of the same phase continues what is being served.
+  bool continues(const Stamp& stamp) const { return phases_continue_ || stamp.operation == continued_.operation; }
 
-  // A request of this phase and cost is served.
-  void note_age(std::uint32_t number, std::int64_t cost) {
-    if (number != oldest_.top()) {
-      younger_ += cost;
-      return;
-    }
-    const std::int64_t most_ahead = std::max(cost, static_cast<std::int64_t>(std::min(longest_run_, kLargest)));
-    younger_ = std::max(younger_ - (stretch_ - 1) * cost, -(stretch_ - 1) * most_ahead);
-  }
+  bool oldest_is_due() { return share_.due(cost(store_.request(phases_[oldest_.top()].requests.top(store_)))); }
 
-  void note_continued(std::uint32_t number, const Request& request) {
+  // True: the device changes to another phase.
+  bool note_continued(std::uint32_t number, const Request& request) {
     const PhaseKey& key = phases_[number].key;
-    if (continued_.left == 0 || continued_.operation != request.stamp.operation || continued_.key != key)
+    const bool changes = continued_.key != key;
+    if (continued_.left == 0 || changes || !continues(request.stamp))
       continued_ = {number, key, request.stamp.operation, longest_run_};
     continued_.left -= std::min(continued_.left, static_cast<std::uint64_t>(cost(request)));
+    return changes;
   }
 
   const std::uint64_t longest_run_;
   const std::int64_t ahead_;
   const bool sweeps_;
   const Duration slack_;
-  const std::int64_t stretch_;
-  ContinuedOperation continued_;
+  const bool phases_continue_;
+  ContinuedService continued_;
   AnnouncementAccuracy accuracy_;
+  ServiceAccounts accounts_;
   Pool<PhaseKey, PhaseQueue> phases_;
   IndexedHeap<Rank> known_;                     // phases that have requests
   LazyHeap<std::int64_t, std::int64_t> turns_;  // of known phases, not taken yet: issue time and cost
-  SlotHeap<SweepPosition> unknown_;             // requests
-  std::size_t unknown_count_ = 0;
   // Bytes that turns have brought and known phases have not used; below zero: how far known phases are ahead.
   // Invariant: plus the cost of the turns not taken yet, it is the cost of all waiting requests of known phases.
   std::int64_t owed_ = 0;
   IndexedHeap<Rank> oldest_;  // the same phases as in known_, with `left` 0: by their start
-  // Bytes served of other phases than the oldest, less stretch - 1 times the bytes served of the oldest one.
-  std::int64_t younger_ = 0;
+  OldestShare share_;         // of the known phases
+  UnknownPhases unknown_;
 };
+
+// Of phases of unknown size, and of what applications had.
+std::vector<OptionInfo> unknown_options() {
+  using Kind = OptionInfo::Kind;
+  return {{.name = "account",
+           .kind = Kind::kChoice,
+           .fallback = "job",
+           .help = "Whose recent service counts when a phase begins: the job's, or all of its user's. Use user on "
+                   "nodes that do not check job numbers",
+           .choices = {"job", "user"}},
+          {.name = "wait",
+           .kind = Kind::kDuration,
+           .fallback = "300ms",
+           .help = "A backlog of phases of unknown size begins after the oldest request has waited this long, if "
+                   "`gain` is reached. In a backlog, phases that have attained less are served first"},
+          {.name = "gain",
+           .kind = Kind::kInteger,
+           .fallback = "50",
+           .help = "By how many percent the mean end of the phases that wait in order of issue must be later than "
+                   "their mean end with equal shares",
+           .low = 0,
+           .high = 1000}};
+}
+
+std::vector<OptionInfo> concert_options() {
+  using Kind = OptionInfo::Kind;
+  std::vector<OptionInfo> options = {
+      {.name = "ahead",
+       .kind = Kind::kBytes,
+       .fallback = "64MiB",
+       .help = "Maximum number of bytes by which phases of known size may overtake phases of unknown size"},
+      {.name = "run",
+       .kind = Kind::kBytes,
+       .fallback = "512KiB",
+       .disk_fallback = "4MiB",
+       .help = "Bytes of an operation (of a phase, if `seek` is set) that are served together before a smaller "
+               "phase may interrupt it. Default: 4MiB on rotating disks, else 512KiB"},
+      {.name = "seek",
+       .kind = Kind::kBytes,
+       .fallback = "0B",
+       .disk_fallback = "1MiB",
+       .help = "What a change to another phase costs the device, as bytes that it could transfer in that time. "
+               "Default: 1MiB on rotating disks, else 0"},
+      {.name = "order",
+       .kind = Kind::kChoice,
+       .fallback = "issue",
+       .disk_fallback = "offset",
+       .help = "Order of requests inside a phase of known size: issue (its ranks end together) or offset. Default: "
+               "offset on rotating disks, else issue",
+       .choices = {"issue", "offset"}},
+      slack_option(),
+      {.name = "stretch",
+       .kind = Kind::kInteger,
+       .fallback = "5",
+       .disk_fallback = "7",
+       .help = "One byte in this many is served from the oldest phase. Larger: small phases gain more, large ones may "
+               "end later. Default: 7 on rotating disks, else 5",
+       .low = 2,
+       .high = 1000},
+      gather_option()};
+  for (OptionInfo& option : unknown_options()) options.push_back(std::move(option));
+  return options;
+}
 
 }  // namespace
 
 PolicyInfo concert_policy() {
-  using Kind = OptionInfo::Kind;
-  return {
-      .name = "concert",
-      .summary = "smallest remaining phase first, in the same order on every server (the default)",
-      .paper = "",
-      .options =
-          {{.name = "ahead",
-            .kind = Kind::kBytes,
-            .fallback = "64MiB",
-            .help = "Maximum number of bytes by which phases of known size may overtake phases of unknown size"},
-           {.name = "run",
-            .kind = Kind::kBytes,
-            .fallback = "512KiB",
-            .help = "Bytes of an operation that are served together before a smaller phase may interrupt it"},
-           {.name = "order",
-            .kind = Kind::kChoice,
-            .fallback = "issue",
-            .disk_fallback = "offset",
-            .help =
-                "Order of requests inside a phase of known size: issue (its ranks end together) or offset. Default: "
-                "offset on rotating disks, else issue",
-            .choices = {"issue", "offset"}},
-           slack_option(),
-           {.name = "stretch",
-            .kind = Kind::kInteger,
-            .fallback = "8",
-            .help =
-                "Of the bytes of phases of known size, one part in this many is served from the oldest phase. Larger: "
-                "small phases gain more, large ones may end later",
-            .low = 2,
-            .high = 1000},
-           gather_option()},
-      .bound = {OvertakingBound::Scope::kPhase, "stretch"},
-      .make = [](const OptionValues& options) { return std::make_unique<Concert>(options); }};
+  return {.name = "concert",
+          .summary = "smallest remaining phase first, in the same order on every server (the default)",
+          .paper = "",
+          .options = concert_options(),
+          .bound = {OvertakingBound::Scope::kPhase, "stretch"},
+          .make = [](const OptionValues& options) { return std::make_unique<Concert>(options); }};
 }
 
 }  // namespace tutti

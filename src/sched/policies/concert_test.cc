@@ -45,18 +45,21 @@ TEST(Concert, TwoServersFedInDifferentOrdersDispatchInTheSameOrder) {
   Prng prng(1);
   for (int round = 0; round < 50; ++round) {
     std::vector<Request> requests;
+    std::array<Bytes, 10> totals;  // what an application states does not change in a phase
+    for (Bytes& total : totals) total = Bytes(prng.below(2) ? 0 : prng.below(1 << 22));
     for (RequestId id = 1; id <= 100; ++id) {
-      Request request =
-          of(id, {static_cast<ApplicationId>(prng.below(10)), Bytes(prng.below(2) ? 0 : prng.below(1 << 22)),
-                  Bytes(prng.below(8) * 65536), Bytes(65536 * (1 + prng.below(4)))});
-      request.stamp.phase = static_cast<PhaseNumber>(2 + prng.below(2));
+      const std::uint64_t application = prng.below(10);
+      Request request = of(id, {static_cast<ApplicationId>(application), totals[application],
+                                Bytes(prng.below(8) * 65536), Bytes(65536 * (1 + prng.below(4)))});
+      request.stamp.phase = 2;
       request.stamp.phase_start = at_ms(request.stamp.application * 3 + request.stamp.phase);
       request.stamp.issued = at_ms(static_cast<int>(40 + prng.below(5)));
       request.file = request.stamp.application;
       request.offset = id * 65536;
       requests.push_back(request);
     }
-    auto first = make("concert"), second = make("concert");
+    const PolicyOptions options = {{"slack", "100ms"}};
+    auto first = make("concert", options), second = make("concert", options);
     for (const Request& request : requests) first->add(request, at_ms(50));
     for (std::size_t i = requests.size(); i > 1; --i) std::swap(requests[i - 1], requests[prng.below(i)]);
     for (const Request& request : requests) second->add(request, at_ms(50));
@@ -110,7 +113,7 @@ TEST(Concert, UnknownPhasesGoInTheOrderOfIssue) {
 }
 
 TEST(Concert, KnownPhasesExchangeTheirTurnsAndUnknownOnesKeepTheirs) {
-  auto policy = make("concert", {{"ahead", "0B"}});
+  auto policy = make("concert", {{"ahead", "0B"}, {"slack", "100ms"}});
   policy->add(issued_at(known(1, {.application = 1, .total = 90_MiB}), 1), at_ms(9));
   policy->add(issued_at(of(2, {.application = 2, .total = 0_B, .attained = 1_GiB}), 2), at_ms(9));
   policy->add(issued_at(known(3, {.application = 3, .total = 9_MiB}), 3), at_ms(9));
@@ -120,7 +123,7 @@ TEST(Concert, KnownPhasesExchangeTheirTurnsAndUnknownOnesKeepTheirs) {
 }
 
 TEST(Concert, TurnsAreExchangedByTheByte) {
-  auto policy = make("concert", {{"ahead", "0B"}});
+  auto policy = make("concert", {{"ahead", "0B"}, {"slack", "100ms"}});
   Request large = issued_at(known(1, {.application = 1, .total = 90_MiB}), 1),
           unknown = issued_at(of(2, {.application = 2, .total = 0_B, .attained = 1_GiB}), 2);
   large.length = 256_KiB;
@@ -136,7 +139,7 @@ TEST(Concert, TurnsAreExchangedByTheByte) {
 }
 
 TEST(Concert, AKnownPhasePassesAnUnknownOneThatHasShownMore) {
-  auto policy = make("concert");
+  auto policy = make("concert", {{"slack", "100ms"}});
   policy->add(issued_at(of(1, {.application = 1, .total = 0_B, .attained = 7_MiB}), 1), at_ms(9));
   policy->add(issued_at(known(2, {.application = 2, .total = 8_MiB}), 2), at_ms(9));
   policy->add(issued_at(known(3, {.application = 3, .total = 7_MiB, .attained = 4_MiB}), 3), at_ms(9));
@@ -144,7 +147,7 @@ TEST(Concert, AKnownPhasePassesAnUnknownOneThatHasShownMore) {
 }
 
 TEST(Concert, KnownPhasesAreNotFurtherAheadThanTheBound) {
-  auto policy = make("concert", {{"ahead", "128KiB"}});
+  auto policy = make("concert", {{"ahead", "128KiB"}, {"slack", "100ms"}});
   const auto small = [](RequestId id) {
     Request request = issued_at(known(id, {.application = 2, .total = 8_MiB}), static_cast<int>(id));
     request.length = 64_KiB;
@@ -278,6 +281,59 @@ TEST(Concert, AbsurdSizesAreServedInSomeOrder) {
     policy->add(request, at_ms(static_cast<int>(id)));
   }
   EXPECT_EQ(drain(*policy, at_ms(300)).size(), 200u);
+}
+
+// An application that cuts its phase into small ones, each announced correctly, is served as the large one it is.
+TEST(Concert, WhatAnApplicationHadLatelyCountsForItsNextPhase) {
+  auto policy = make("concert", {{"run", "0"}, {"stretch", "1000"}});
+  Request honest = known(1, {.application = 1, .total = 64_MiB});
+  honest.length = 1_MiB;
+  policy->add(honest, at_ms(0));
+  int cuts = 0;
+  for (RequestId id = 2;; ++id, ++cuts) {
+    Request cut = known(id, {.application = 2, .total = 4_MiB, .attained = {}, .bottleneck = 4_MiB});
+    cut.length = 4_MiB;
+    cut.stamp.phase = static_cast<PhaseNumber>(id);
+    policy->add(cut, at_ms(1));
+    if (next_ids(*policy, at_ms(1)).front() == 1) break;
+    ASSERT_LT(id, 100u);
+  }
+  EXPECT_GE(cuts, 11);  // sizes are compared with a precision of two digits
+  EXPECT_LE(cuts, 16);
+}
+
+// Each operation is stated to be the last one: after the first, the size is not believed.
+TEST(Concert, ASizeThatGrowsIsNotBelieved) {
+  auto policy = make("concert", {{"slack", "100ms"}});
+  policy->add(issued_at(known(1, {.application = 1, .total = 1_MiB, .attained = {}, .bottleneck = 1_MiB}), 1),
+              at_ms(9));
+  EXPECT_THAT(drain(*policy, at_ms(9)), ElementsAre(1));
+  policy->add(issued_at(of(2, {.application = 2, .total = 0_B, .attained = 1_GiB}), 2), at_ms(9));
+  policy->add(issued_at(known(3, {.application = 1, .total = 2_MiB, .attained = 1_MiB, .bottleneck = 1_MiB}), 3),
+              at_ms(9));
+  EXPECT_THAT(drain(*policy, at_ms(9)), ElementsAre(2, 3));
+}
+
+TEST(Concert, ManyIdsOfAUserHaveOneAccountIfAskedTo) {
+  const auto first_served = [](const std::string& account) {
+    auto policy = make("concert", {{"account", account}, {"run", "0"}, {"stretch", "1000"}});
+    for (RequestId id = 1; id <= 32; ++id) {
+      Request request = known(id, {.application = static_cast<ApplicationId>(id), .total = 4_MiB});
+      request.length = 4_MiB;
+      request.stamp.user = 1000;
+      policy->add(request, at_ms(0));
+      drain(*policy, at_ms(0));
+    }
+    Request next = known(40, {.application = 40, .total = 4_MiB}),
+            honest = known(41, {.application = 41, .total = 8_MiB});
+    next.stamp.user = 1000;
+    honest.stamp.user = 1001;
+    policy->add(next, at_ms(0));
+    policy->add(honest, at_ms(0));
+    return next_ids(*policy, at_ms(0)).front();
+  };
+  EXPECT_EQ(first_served("job"), 40u);
+  EXPECT_EQ(first_served("user"), 41u);
 }
 
 }  // namespace

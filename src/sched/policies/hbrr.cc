@@ -4,6 +4,7 @@
 
 #include "sched/file_queues.h"
 #include "sched/policies/policies.h"
+#include "sched/prediction/predicting_policy.h"
 
 namespace tutti {
 namespace {
@@ -83,20 +84,21 @@ PolicyInfo hbrr_policy() {
   return {.name = "hbrr",
           .summary = "files in turn, a quantum of requests or bytes each, adjoining requests merged",
           .paper = "twins-forwarding-layer",
-          .options = {{.name = "quantum",
-                       .kind = Kind::kInteger,
-                       .fallback = "8",
-                       .help = "Requests per visit of a file",
-                       .choices = {},
-                       .low = 1,
-                       .high = 1'000'000},
-                      {.name = "quantum_bytes",
-                       .kind = Kind::kBytes,
-                       .fallback = "16MiB",
-                       .help = "Bytes per visit of a file; a single request may be larger"},
-                      max_requests_option(),
-                      max_bytes_option(),
-                      patience_option("10s")},
+          .options = with_prediction_options({{.name = "quantum",
+                                               .kind = Kind::kInteger,
+                                               .fallback = "8",
+                                               .help = "Requests per visit of a file",
+                                               .choices = {},
+                                               .low = 1,
+                                               .high = 1'000'000},
+                                              {.name = "quantum_bytes",
+                                               .kind = Kind::kBytes,
+                                               .fallback = "16MiB",
+                                               .help = "Bytes per visit of a file; a single request may be larger"},
+                                              max_requests_option(),
+                                              max_bytes_option(),
+                                              adjoin_option(),
+                                              patience_option("10s")}),
           .bound = {OvertakingBound::Scope::kEverything, "patience"},
           .make = [](const OptionValues& options) { return std::make_unique<HandleRoundRobin>(options); }};
 }

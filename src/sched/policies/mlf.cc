@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mlf: multilevel feedback, queue by queue. Queues are visited in turn, in the order in which they appeared; a visit is
 // a round for that queue's requests and serves the first run whose quantum suffices.
+//
+// Section III of the AGIOS paper to the letter is between=arrival, growth=request and no wait.
 #include <algorithm>
 #include <optional>
 
@@ -75,15 +77,29 @@ class MultilevelFeedback final : public FeedbackPolicy {
   Number current_ = kNone;  // the queue to visit next
 };
 
+std::vector<OptionInfo> options() {
+  std::vector<OptionInfo> infos = MultilevelFeedback::option_infos();
+  infos.push_back({.name = "between",
+                   .kind = OptionInfo::Kind::kChoice,
+                   .fallback = "turn",
+                   .help = "Order between files: in turn, or the first that arrived of those that are ready, as in the "
+                           "paper",
+                   .choices = {"turn", "arrival"}});
+  return infos;
+}
+
 }  // namespace
 
 PolicyInfo mlf_policy() {
   return {.name = "mlf",
           .summary = "multilevel feedback: files in turn, quanta that grow, adjoining requests merged",
           .paper = "agios-prediction",
-          .options = MultilevelFeedback::option_infos("0"),
+          .options = options(),
           .bound = {OvertakingBound::Scope::kEverything, "patience"},
-          .make = [](const OptionValues& options) { return std::make_unique<MultilevelFeedback>(options); }};
+          .make = [](const OptionValues& options) -> Result<std::unique_ptr<Policy>> {
+            if (options.text("between") == "arrival") return make_feedback_by_arrival(options);
+            return std::make_unique<MultilevelFeedback>(options);
+          }};
 }
 
 }  // namespace tutti

@@ -2,7 +2,10 @@
 // The table of policies. A new policy is one file here and one row below (docs/adding-a-policy.md).
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "sched/policies/policies.h"
+#include "sched/prediction/predicting_policy.h"
 
 namespace tutti {
 
@@ -14,14 +17,22 @@ const std::vector<PolicyInfo>& policies() {
   return table;
 }
 
+namespace {
+
+bool can_predict(const PolicyInfo& info) {
+  return std::ranges::any_of(info.options, [](const OptionInfo& option) { return option.name == "prediction"; });
+}
+
+}  // namespace
+
 const PolicyInfo* find_policy(std::string_view name) {
   for (const PolicyInfo& policy : policies())
     if (policy.name == name) return &policy;
   return nullptr;
 }
 
-Result<std::unique_ptr<Policy>> make_policy(std::string_view name, PolicyOptions options,
-                                            std::string_view device_class) {
+Result<std::unique_ptr<Policy>> make_policy(std::string_view name, PolicyOptions options, std::string_view device_class,
+                                            std::shared_ptr<const PredictedQueues> predictions) {
   const PolicyInfo* info = find_policy(name);
   if (!info) {
     std::vector<std::string> names;
@@ -36,7 +47,9 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, PolicyOptions
     }
   auto values = OptionValues::check(fmt::format("policy '{}'", name), info->options, options);
   if (!values) return Failure(values.error());
-  return info->make(*values);
+  auto made = info->make(*values);
+  if (!made || !can_predict(*info)) return made;
+  return with_prediction(std::move(*made), *values, std::move(predictions));
 }
 
 }  // namespace tutti

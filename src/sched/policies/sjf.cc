@@ -2,6 +2,7 @@
 // sjf: queues per file and direction; the queue with the fewest waiting bytes goes first, merging inside it.
 #include "sched/file_queues.h"
 #include "sched/policies/policies.h"
+#include "sched/prediction/predicting_policy.h"
 
 namespace tutti {
 namespace {
@@ -35,7 +36,8 @@ PolicyInfo sjf_policy() {
   return {.name = "sjf",
           .summary = "the file with the fewest waiting bytes first, adjoining requests merged",
           .paper = "twins-forwarding-layer",
-          .options = {max_requests_option(), max_bytes_option(), patience_option("10s")},
+          .options = with_prediction_options(
+              {max_requests_option(), max_bytes_option(), adjoin_option(), patience_option("10s")}),
           .bound = {OvertakingBound::Scope::kEverything, "patience"},
           .make = [](const OptionValues& options) { return std::make_unique<ShortestJobFirst>(options); }};
 }

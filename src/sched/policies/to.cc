@@ -5,6 +5,7 @@
 #include "sched/adjacency.h"
 #include "sched/merging.h"
 #include "sched/policies/policies.h"
+#include "sched/prediction/predicting_policy.h"
 #include "sched/queued_policy.h"
 
 namespace tutti {
@@ -13,7 +14,7 @@ namespace {
 class TimeOrder final : public QueuedPolicy {
  public:
   explicit TimeOrder(const OptionValues& options)
-      : QueuedPolicy(options.duration("patience")), limits_(options), adjacency_(store_) {}
+      : QueuedPolicy(options.duration("patience")), limits_(options), adjacency_(store_, MergePlace(options)) {}
 
  private:
   void enqueue(Slot slot) override { adjacency_.add(slot); }
@@ -55,7 +56,8 @@ PolicyInfo to_policy() {
   return {.name = "to",
           .summary = "order of arrival, adjoining requests that already wait merged",
           .paper = "twins-forwarding-layer",
-          .options = {max_requests_option(), max_bytes_option(), patience_option("10s")},
+          .options = with_prediction_options(
+              {max_requests_option(), max_bytes_option(), adjoin_option(), patience_option("10s")}),
           .bound = {OvertakingBound::Scope::kEverything, "patience"},
           .make = [](const OptionValues& options) { return std::make_unique<TimeOrder>(options); }};
 }

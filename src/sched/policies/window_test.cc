@@ -112,7 +112,7 @@ TEST(Window, TheDefaultWidthDependsOnTheDevice) {
 }
 
 TEST(Window, AnEarlierWindowGoesFirstWhateverTheApplication) {
-  auto policy = make("window", {{"width", "250ms"}});
+  auto policy = make("window", {{"width", "250ms"}, {"slack", "100ms"}});
   policy->add(issued(1, 0, 250), at_ms(300));
   policy->add(issued(2, 32767, 249), at_ms(300));
   EXPECT_THAT(drain(*policy, at_ms(300)), ElementsAre(2, 1));

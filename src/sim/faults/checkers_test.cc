@@ -271,7 +271,7 @@ TEST_P(FixedNeighbours, AreNotDelayed) {
   EXPECT_THAT(run_neighbours(GetParam()).violations, testing::IsEmpty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, FixedNeighbours, testing::Values(1, 2, 7, 11));
+INSTANTIATE_TEST_SUITE_P(Seeds, FixedNeighbours, testing::Values(1, 2, 7, 11, 1421047270000528));
 
 }  // namespace
 }  // namespace tutti::sim

@@ -2,8 +2,8 @@
 // How much a sick client costs its neighbours: the other clients of the same nodes.
 //
 // One client keeps as many large reads and writes in flight as nodes allow. The others do a little of everything. The
-// same seed runs twice: once the client stays healthy, once it becomes sick. A sick client needs less of the disks
-// and of the network than a healthy one, so its neighbours must not wait longer for it.
+// same seed runs twice: once the client stays healthy (if need be also under `fifo`), once it becomes sick. A sick
+// client needs less of the disks and of the network than a healthy one, so its neighbours must not wait longer for it.
 #pragma once
 
 #include <algorithm>

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Beyond the papers: what a job gains, and the others lose, if its user changes the stamps of its client (sim/trick.h).
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "base/prng.h"
+#include "lab/catalogue.h"
+#include "lab/tools.h"
+
+namespace tutti::lab {
+namespace {
+
+using namespace literals;
+using namespace std::chrono_literals;
+using sim::PhaseSizes;
+using sim::Trick;
+
+struct NamedTrick {
+  const char* name;
+  Trick trick;
+};
+constexpr NamedTrick kNamedTricks[] = {{"understated size", Trick::kUnderstate}, {"overstated size", Trick::kOverstate},
+                                       {"cut into phases", Trick::kCut},         {"many ids", Trick::kIds},
+                                       {"10 ms behind", Trick::kClock},          {"1 h behind", Trick::kClockHour}};
+
+struct JobMix {
+  const char* name;
+  bool equal;                      // all jobs have the same size; else sizes differ by up to 8
+  unsigned author;                 // operations per phase of the job that cheats
+  PhaseSizes author_sizes, sizes;  // how servers know the sizes of the author and of the others
+};
+constexpr JobMix kJobMixes[] = {{"equal jobs", true, 32, PhaseSizes::kAnnounced, PhaseSizes::kAnnounced},
+                                {"large among unequal", false, 128, PhaseSizes::kAnnounced, PhaseSizes::kAnnounced},
+                                {"small among unequal", false, 24, PhaseSizes::kAnnounced, PhaseSizes::kAnnounced},
+                                {"others' sizes unknown", true, 32, PhaseSizes::kAnnounced, PhaseSizes::kUnknown},
+                                {"all sizes unknown", true, 32, PhaseSizes::kUnknown, PhaseSizes::kUnknown}};
+// concert twice: with accounts of jobs, for nodes that check job numbers, and with accounts of users.
+struct CheatedPolicy {
+  const char* name;
+  const char* policy;
+  const char* account;
+};
+constexpr CheatedPolicy kCheatedPolicies[] = {{"fifo", "fifo", ""},
+                                              {"window", "window", ""},
+                                              {"fair", "fair", ""},
+                                              {"concert", "concert", "job"},
+                                              {"concert, users", "concert", "user"}};
+constexpr unsigned kCheatingSeeds = 12, kHonestJobs = 9;
+
+// Ten jobs that compute and write in turn, about as much as the servers can take. The first one is the author.
+Scenario cheating_scenario(const JobMix& mix, const CheatedPolicy& policy, Trick trick, std::uint64_t seed) {
+  Scenario scenario;
+  scenario.name = "cheating";
+  scenario.seed = seed;
+  scenario.servers.count = 4;
+  scenario.servers.depth = 4;
+  scenario.servers.device = FixedFigures{.latency = 100us, .bandwidth = 400e6};
+  scenario.servers.policy.name = policy.policy;
+  if (*policy.account) scenario.servers.policy.options["account"] = policy.account;
+  scenario.network.jitter = 50us;
+  Prng chance(seed * 0x9e3779b97f4a7c15 + 1);
+  for (unsigned i = 0; i <= kHonestJobs; ++i) {
+    Application job;
+    job.name = i == 0 ? "author" : fmt::format("job{}", i);
+    job.user = 1000 + i;
+    job.start = Duration(static_cast<std::int64_t>(chance.uniform(0, 3e8)));
+    job.iterations = 6;
+    job.compute = Duration(static_cast<std::int64_t>(chance.uniform(5e7, 4e8)));
+    const double drawn = chance.uniform(16, 128);
+    job.operations = i == 0 ? mix.author : mix.equal ? 32 : static_cast<unsigned>(drawn);
+    job.size = 4_MiB;
+    job.stripe_size = 256_KiB;
+    job.outstanding = 4;
+    job.direction = Direction::kWrite;
+    job.sizes = i == 0 ? mix.author_sizes : mix.sizes;
+    if (i == 0) job.trick = trick;
+    scenario.applications.push_back(std::move(job));
+  }
+  return scenario;
+}
+
+// The mean phase of the author and of the others, in seconds.
+struct PhaseTimes {
+  double author = 0, others = 0;
+};
+
+Result<PhaseTimes> phase_times(const JobMix& mix, const CheatedPolicy& policy, Trick trick, std::uint64_t seed) {
+  const auto outcome = sim::run(cheating_scenario(mix, policy, trick, seed), {.operation_records = false});
+  if (!outcome) return Failure(outcome.error());
+  if (!outcome->stuck.empty()) return fail(ErrorCode::kTimeout, outcome->stuck.front());
+  PhaseTimes times;
+  double authors = 0, others = 0;
+  for (const sim::PhaseRecord& phase : outcome->phases) {
+    const bool author = phase.application == 0;
+    (author ? times.author : times.others) += std::chrono::duration<double>(phase.end - phase.begin).count();
+    (author ? authors : others) += 1;
+  }
+  return PhaseTimes{times.author / authors, times.others / others};
+}
+
+// Over paired seeds: how much shorter the author's phases are, and how much longer those of the others, in percent.
+struct Effect {
+  double gain = 0, loss = 0;
+};
+
+Result<Effect> effect_of(const JobMix& mix, const CheatedPolicy& policy, Trick trick) {
+  std::vector<Result<Effect>> results(kCheatingSeeds, fail(ErrorCode::kStopped, "did not run"));
+  std::vector<std::function<void()>> tasks;
+  for (unsigned i = 0; i < kCheatingSeeds; ++i)
+    tasks.push_back([&, i] {
+      const auto honest = phase_times(mix, policy, Trick::kNone, kFirstSeed + i);
+      const auto cheating = phase_times(mix, policy, trick, kFirstSeed + i);
+      if (!honest || !cheating)
+        results[i] = Failure((honest ? cheating : honest).error());
+      else
+        results[i] = Effect{std::log(honest->author / cheating->author), std::log(cheating->others / honest->others)};
+    });
+  run_all(tasks);
+  Effect sum;
+  for (const auto& result : results) {
+    if (!result) return Failure(result.error());
+    sum.gain += result->gain / kCheatingSeeds;
+    sum.loss += result->loss / kCheatingSeeds;
+  }
+  return Effect{100 * (1 - std::exp(-sum.gain)), 100 * (std::exp(sum.loss) - 1)};
+}
+
+}  // namespace
+
+Result<ExperimentResult> cheating(const LabOptions& options) {
+  if (options.mode != Mode::kFast)
+    return fail(ErrorCode::kInvalid, "only the fast simulation has clients that cheat; leave out --full and --live");
+  ExperimentResult result;
+  result.device = fmt::format("4 servers of 400 MB/s, 10 jobs, geometric means of {} seeds", kCheatingSeeds);
+  result.columns = {"jobs", "trick", "policy", "author's phases shorter %", "others' phases longer %"};
+  Effect worst;
+  for (const JobMix& mix : kJobMixes) {
+    for (const NamedTrick& trick : kNamedTricks) {
+      // A job that states no sizes can only lie about the time.
+      const bool time = trick.trick == Trick::kClock || trick.trick == Trick::kClockHour;
+      if (mix.author_sizes == PhaseSizes::kUnknown && !time) continue;
+      say(options, fmt::format("cheating: {}, {}", mix.name, trick.name));
+      for (const CheatedPolicy& policy : kCheatedPolicies) {
+        const auto effect = effect_of(mix, policy, trick.trick);
+        if (!effect) return Failure(effect.error());
+        result.rows.push_back({mix.name, trick.name, policy.name, effect->gain, effect->loss});
+        // Many ids: of nodes that do not check job numbers, where accounts are those of users.
+        const bool checked = trick.trick != Trick::kIds;
+        if (std::string_view(policy.account) != (checked ? "job" : "user")) continue;
+        worst.gain = std::max(worst.gain, effect->gain);
+        worst.loss = std::max(worst.loss, effect->loss);
+      }
+    }
+  }
+  const auto claim = [&](const char* id, const char* what, double ours) {
+    result.claims.push_back({.id = fmt::format("cheating.{}", id),
+                             .what = fmt::format("concert, the worst trick: {}", what),
+                             .unit = "%",
+                             .goal = 5,
+                             .goal_is = Claim::Goal::kAtMost,
+                             .ours = ours});
+  };
+  claim("gain", "how much shorter the author's phases get", worst.gain);
+  claim("loss", "how much longer the others' phases get", worst.loss);
+  return result;
+}
+
+}  // namespace tutti::lab

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client that was changed by its user may write into its stamps to be served earlier.
+#pragma once
+
+#include <tutti/sched.h>
+
+#include <cstdint>
+
+namespace tutti::sim {
+
+enum class Trick : std::uint8_t {
+  kNone,        // honest
+  kUnderstate,  // states a tenth of the size, and later that every operation is the last one
+  kOverstate,   // states ten times the size
+  kCut,         // every operation is a phase of its own, whose size is stated correctly
+  kIds,         // the same, and every operation has another application id
+  kClock,       // the clock is 10 ms behind
+  kClockHour,   // the clock is an hour behind
+};
+
+// Changes an honest stamp.
+void apply(Trick trick, Stamp& stamp);
+
+}  // namespace tutti::sim
