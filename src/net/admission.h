@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "wire/codec.h"
 
@@ -119,13 +119,13 @@ class Admission {
     --unsent_;
   }
   // Removes and returns all requests without a reply, as answered().
-  std::vector<std::pair<std::uint64_t, Charge>> take_all() {
+  std::deque<std::pair<std::uint64_t, Charge>> take_all() {
     unsent_ += open_.size();
     return std::exchange(open_, {});
   }
 
  private:
-  std::vector<std::pair<std::uint64_t, Charge>> open_;  // by tag, ascending
+  std::deque<std::pair<std::uint64_t, Charge>> open_;  // by tag, ascending; most replies are those of the first
   std::size_t unsent_ = 0;                              // replies
   std::uint64_t bytes_ = 0;
   std::uint64_t credit_ = 0;                       // in use

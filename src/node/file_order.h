@@ -37,7 +37,7 @@ class FileOrder {
   void done(Ordered& transfer);
   void barrier_done(Ordered& barrier);
 
-  bool idle() const { return epochs_.size() == 1 && epochs_.front().unfinished == 0; }
+  bool idle() const { return epochs_.size() == over_ + 1 && epochs_.back().unfinished == 0; }
 
  private:
   struct Epoch {
@@ -50,8 +50,10 @@ class FileOrder {
 
   Epoch& epoch_of(const Ordered& entry) { return epochs_[static_cast<std::size_t>(entry.epoch - first_)]; }
 
-  boost::container::small_vector<Epoch, 1> epochs_;  // one more than there are barriers; the last one has none yet
+  boost::container::small_vector<Epoch, 1> epochs_;  // each but the last ends with a barrier
   std::uint64_t first_ = 0;                          // number of epochs_.front()
+  std::size_t over_ = 0;  // first of them that are finished. They are removed together: each removal moves the rest
+  std::size_t exclusive_ = 0;  // barriers of this kind that are not finished
 };
 
 }  // namespace tutti::node

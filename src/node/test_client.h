@@ -20,6 +20,8 @@ namespace tutti::node {
 
 class TestClient : public net::Handler {
  public:
+  static constexpr std::chrono::seconds kPatience{120};  // a bound only: under sanitizers nodes are slow
+
   struct Answer {
     net::Incoming message;
     std::string payload() const {
@@ -45,7 +47,7 @@ class TestClient : public net::Handler {
     if (payload.size() > net::Budget::kSmall) {
       std::unique_lock lock(mutex_);
       const auto enough = [&] { return credit_ >= net::Budget::capacity(payload.size()); };
-      EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30), enough)) << "no credit";
+      EXPECT_TRUE(changed_.wait_for(lock, kPatience, enough)) << "no credit";
     }
     net::Outgoing out;
     auto copy = std::make_unique<std::string>(payload);
@@ -62,7 +64,7 @@ class TestClient : public net::Handler {
 
   Answer wait(std::uint64_t tag) {
     std::unique_lock lock(mutex_);
-    const bool there = changed_.wait_for(lock, std::chrono::seconds(30), [&] { return answers_.contains(tag); });
+    const bool there = changed_.wait_for(lock, kPatience, [&] { return answers_.contains(tag); });
     EXPECT_TRUE(there) << "no answer";
     if (!there) return {};
     auto node = answers_.extract(tag);
@@ -120,7 +122,7 @@ class TestClient : public net::Handler {
   // Waits until the node asks for the payload of this write.
   bool pulled(std::uint64_t tag) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return pulls_.contains(tag); });
+    return changed_.wait_for(lock, kPatience, [&] { return pulls_.contains(tag); });
   }
   bool is_closed() {
     std::lock_guard lock(mutex_);
@@ -128,7 +130,7 @@ class TestClient : public net::Handler {
   }
   bool closed_by_node() {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return closed_; });
+    return changed_.wait_for(lock, kPatience, [&] { return closed_; });
   }
 
   void received(const net::ConnectionPointer& from, net::Incoming message) override {
