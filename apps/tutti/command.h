@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "command_line.h"
@@ -20,5 +21,9 @@ const std::vector<Command>& commands();
 
 // Prints "tutti: MESSAGE" to standard error and returns the exit status for the error.
 int report(const Error& error);
+
+// For the status of nodes and gate: what proves the users and job numbers that shares, limits and turns count by.
+// `job_check`: as in net/job_check.h. `key`: clients may use a key.
+std::string identity_text(std::string_view job_check, bool key);
 
 }  // namespace tutti::cli

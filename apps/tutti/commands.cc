@@ -39,6 +39,18 @@ const std::vector<Command>& commands() {
   return list;
 }
 
+std::string identity_text(std::string_view job_check, bool key) {
+  std::string text = "job numbers: ";
+  if (job_check == "slurm")
+    text += "checked with the batch system and the cgroups of local clients";
+  else if (job_check == "cgroup")
+    text += "checked only for local clients in a job's cgroup, else as clients state them";
+  else
+    text += "as clients state them";
+  if (key) text += "; with the key, clients act for any user, and neither user nor job number is checked";
+  return text;
+}
+
 int report(const Error& error) {
   print_error("tutti: {}\n", error.message);
   return error.code == ErrorCode::kInvalid ? kUsage : kFailed;

@@ -92,17 +92,6 @@ std::ptrdiff_t count_up(const std::vector<NodeState>& states) {
   return std::count_if(states.begin(), states.end(), [](const NodeState& state) { return state.health.has_value(); });
 }
 
-// What proves the users and job numbers that shares and limits count by.
-std::string identity_text(const wire::HealthReply& health) {
-  const bool slurm = health.job_check == "slurm";
-  std::string text = slurm
-                         ? "job numbers: checked with the batch system and the cgroups of local clients"
-                         : "job numbers: checked only for local clients in a job's cgroup, else as clients state them";
-  if (health.key)
-    text += "; with the cluster key, clients act for any user, and neither user nor job number is checked";
-  return text;
-}
-
 void print_states(const std::vector<NodeState>& states) {
   Table table({"node", "state", "process", "engine", "policy", "uptime", "clients", "waiting", "in flight", "served"});
   for (const NodeState& state : states) {
@@ -123,7 +112,7 @@ void print_states(const std::vector<NodeState>& states) {
       fmt::print("{}: {}\n", state.address.name, state.statistics.error().message);
   std::set<std::string> texts;
   for (const NodeState& state : states)
-    if (state.health) texts.insert(identity_text(*state.health));
+    if (state.health) texts.insert(identity_text(state.health->job_check, state.health->key));
   for (const std::string& text : texts) fmt::print("{}\n", text);
 }
 

@@ -55,7 +55,9 @@ Result<std::unique_ptr<GateServer>> GateServer::create(Options options) {
   }
   GateService::Options service{.table = options.table,
                                .recover_for = recovery(server->marker_, options.table.lease, endpoints),
+                               .authentication = {.key = options.key.has_value()},
                                .log = options.log};
+  if (options.jobs) service.authentication.job_check = options.jobs->kind();
   auto made = GateService::create(live_world(), std::move(service));
   if (!made) return Failure(made.error());
   server->service_ = std::move(*made);

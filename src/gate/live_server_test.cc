@@ -331,6 +331,7 @@ TEST_F(GateServerTest, WithoutTheBatchSystemAllJobsOfAUserAreOne) {
   EXPECT_EQ(alone->state(), State::kQueued);
   second->ask("0");
   EXPECT_EQ(second->state(), State::kHolding);
+  EXPECT_EQ(status(gate)["job_check"], "slurm");
 }
 
 TEST_F(GateServerTest, StatusShowsHoldersAndQueue) {
@@ -343,6 +344,8 @@ TEST_F(GateServerTest, StatusShowsHoldersAndQueue) {
   const Json document = status(gate);
   EXPECT_EQ(document["discipline"], "fifo-pass");
   EXPECT_EQ(document["connections"], 3);
+  EXPECT_EQ(document["job_check"], "none");
+  EXPECT_EQ(document["key"], false);
   EXPECT_EQ(document["targets"].size(), 3u);
   EXPECT_EQ(document["targets"][1]["state"], "active");
   EXPECT_EQ(document["targets"][1]["holders"][0]["job"], "job1");

@@ -248,6 +248,7 @@ void GateService::status(HandledRequest& request) {
           .connections = connections_,
           .uptime = time_ - started_,
           .refused = refused_,
+          .authentication = options_.authentication,
           .process = [this](SessionId id) TUTTI_REQUIRES(mutex_) { return sessions_[id]->process; }};
       document_.text = status_document(table_, facts, time_);
       ++document_.number;

@@ -19,6 +19,7 @@
 #include "base/mutex.h"
 #include "base/world.h"
 #include "gate/lock_table.h"
+#include "gate/status.h"
 #include "net/transport.h"
 
 namespace tutti::gate {
@@ -30,8 +31,9 @@ class GateService final : public net::Handler {
   static constexpr Duration kQueuedAfter = std::chrono::milliseconds(10);
 
   struct Options {
-    LockTable::Options table{};  // recover_until is computed from recover_for
-    Duration recover_for{};      // how long sessions of the previous gate may re-assert; 0: there are none
+    LockTable::Options table{};       // recover_until is computed from recover_for
+    Duration recover_for{};           // how long sessions of the previous gate may re-assert; 0: there are none
+    Authentication authentication{};  // for the status only
     std::function<void(const std::string&)> log{};  // one line each
   };
 

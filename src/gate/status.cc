@@ -69,7 +69,8 @@ Json queue_of(const LockTable& table, const ServiceFacts& facts, TimePoint now) 
 std::string status_document(const LockTable& table, const ServiceFacts& facts, TimePoint now) {
   const Json document = {{"discipline", table.options().discipline}, {"lease_seconds", seconds(table.options().lease)},
                          {"recovering", table.recovering()},         {"uptime_seconds", seconds(facts.uptime)},
-                         {"connections", facts.connections},         {"counts", counts_of(table, facts)},
+                         {"connections", facts.connections},         {"job_check", facts.authentication.job_check},
+                         {"key", facts.authentication.key},          {"counts", counts_of(table, facts)},
                          {"targets", targets_of(table, facts, now)}, {"queue", queue_of(table, facts, now)}};
   return document.dump(2);
 }

@@ -62,6 +62,8 @@ class JobCheck {
   };
   explicit JobCheck(Options options) : options_(std::move(options)) {}
 
+  std::string_view kind() const { return options_.batch ? "slurm" : "cgroup"; }  // as in make_job_check()
+
   // As in Options. Nothing for users that are not checked. Does not block.
   LocalJob local_job(int socket, UserId user) const;
   // True: bind() may have to ask the batch system, which may block.
