@@ -126,7 +126,7 @@ class Admission {
 
  private:
   std::deque<std::pair<std::uint64_t, Charge>> open_;  // by tag, ascending; most replies are those of the first
-  std::size_t unsent_ = 0;                              // replies
+  std::size_t unsent_ = 0;                             // replies
   std::uint64_t bytes_ = 0;
   std::uint64_t credit_ = 0;                       // in use
   std::uint64_t most_credit_ = ~std::uint64_t{0};  // of the connection

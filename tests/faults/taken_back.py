@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Takes repairs of the client, the node and the gate back, one at a time, and shows which seeds of the fault campaign
+find it. It works on a copy of the tree, and needs minutes for each repair.
+
+  taken_back.py --check               only check that every repair is still found in the sources (test taken_back)
+  taken_back.py [--seeds N] [NAME..]  print the table of docs/reliability.md"""
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# name, what is taken back, file, text, and what replaces it
+REPAIRS = [
+    ("lost-connection", "a lost connection does not end a turn at the gate", "src/gate/service.cc",
+     "if (!closed_by_peer && !stopping_ && table_.holds(session->id)) {", "if (false) {"),
+    ("boot", "a sync is answered only by the boot that has the writes", "src/client/node_link.cc",
+     "if (connection_ == nullptr || (call->only_boot && *call->only_boot != instance_.boot)) return false;",
+     "if (connection_ == nullptr) return false;"),
+    ("fence", "a change is sent to a stand-in only after deadline + fence time", "src/client/router.cc",
+     "const auto when = call->retry == Retry::kAnytime ? now : call->deadline + call->fence_time;",
+     "const auto when = now;"),
+    ("renewed", "a renewed deadline counts when a node is lost", "src/client/node_link.cc",
+     "if (slot.call->work == Work::kQueued) slot.call->deadline = std::max(slot.call->deadline, queue_deadline_);",
+     ""),
+    ("pulled", "the deadline of a pulled write begins with its payload", "src/client/node_link.cc",
+     "call->deadline = clock_.steady() + options_.request_timeout;\n    attempt.deadline",
+     "attempt.deadline"),
+    ("truncate", "the deadline of a truncate is checked by the worker", "src/node/data_path.cc",
+     "truncate(*request.file, request.size, request.deadline())", "truncate(*request.file, request.size, TimePoint{})"),
+    ("create", "the deadline of a create is checked by the worker", "src/node/namespace_service.cc",
+     "create({on.caller, request.deadline}", "create({on.caller, TimePoint{}}"),
+    ("rename", "the deadline of a rename is checked by the worker", "src/node/namespace_service.cc",
+     "rename({on.caller, request.deadline}", "rename({on.caller, TimePoint{}}"),
+    ("unlink", "the deadline of an unlink is checked by the worker", "src/node/namespace_service.cc",
+     "unlink({on.caller, request.deadline}", "unlink({on.caller, TimePoint{}}"),
+    ("dispatch", "the deadline of a write is checked when it is dispatched, and by the engine", "src/node/data_path.cc",
+     "else if (request.expired(clock_.steady()))\n    request.fail", "else if (false)\n    request.fail"),
+    ("engine", "the deadline of a write goes with it to the engine", "src/node/data_path.cc",
+     "return deadline == TimePoint{} ? TimePoint::max() : deadline;",
+     "(void)deadline;\n  return TimePoint::max();"),
+    ("split", "the deadline of the parts of a failed merged operation is checked", "src/node/data_path.cc",
+     "if (extent.request->expired(clock_.steady())) {", "if (false) {"),
+    ("generation", "files are compared by generation", "src/node/session.cc",
+     "wanted.inode == file.inode && may_be_equal(wanted.generation, file.generation);", "wanted.inode == file.inode;"),
+    ("concurrent-sync", "concurrent syncs each wait for all writes", "src/client/file_io.cc",
+     "unsynced = state_->unsynced;", "unsynced.swap(state_->unsynced);"),
+    ("failed-sync", "a failed sync forgets only what is lost", "src/client/file_io.cc",
+     "std::erase_if(settled, [&](const auto& entry) { return !state->lost_with_machine(entry.first, entry.second); });",
+     "{}"),
+    ("whole-write", "a write counts as unsynced when all its parts are done", "src/client/file_io.cc",
+     "for (const auto& call : calls) this->state->acknowledged(call.node, call.instance.boot);",
+     "this->state->acknowledged(calls.front().node, calls.front().instance.boot);"),
+    ("queued", "a request in a queue that moves is not lost", "src/client/node_link.cc",
+     "return std::max(call.deadline, std::min(queue_deadline_, call.give_up));", "return call.deadline;"),
+    ("slow-sync", "a sync that runs is not lost", "src/client/node_link.cc",
+     "return std::min(std::max({call.deadline, queue_deadline_, sync_deadline_}), call.sync_limit);",
+     "return call.deadline;"),
+    ("read-share", "connections leave as much memory for reads as they hold", "src/node/data_path_memory.cc",
+     "if (engine_batch.over_share) return false;", "engine_batch.over_share = false;"),
+    ("parking", "a late payload does not delay other batches", "src/node/data_path_payloads.cc",
+     "if (!waits && parked_count_ < kMostParked) {", "if (false) {"),
+]
+
+
+def check():
+    wrong = 0
+    for name, _, path, text, _ in REPAIRS:
+        count = (ROOT / path).read_text().count(text)
+        if count != 1:
+            print(f"{path}: the text of repair '{name}' occurs {count} times; correct {__file__}")
+            wrong += 1
+    return 1 if wrong else 0
+
+
+def run(command, **more):
+    return subprocess.run(command, check=True, **more)
+
+
+def search(copy, repair, seeds):
+    name, what, path, text, instead = repair
+    source = copy / path
+    original = source.read_text()
+    source.write_text(original.replace(text, instead))
+    try:
+        run(["cmake", "--build", "--preset", "release", "--target", "tutti"], cwd=copy, stdout=subprocess.DEVNULL)
+        found = subprocess.run([copy / "build/release/bin/tutti", "sim", "faults", "--seeds", str(seeds), "--jobs", "2",
+                                "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=3600)
+    finally:
+        source.write_text(original)
+    violations = json.loads(found.stdout)["violations"] if found.stdout else [{"seed": "?", "what": "it crashed"}]
+    first = ", ".join(str(v["seed"]) for v in violations[:4]) or "none"
+    reported = violations[0]["what"].split("\n")[0][:160] if violations else ""
+    print(f"| {what} (`{name}`) | {first}; {len(violations)} of {seeds} | {reported} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--seeds", type=int, default=300, help="seeds of each search, from 1 on")
+    parser.add_argument("--copy", default="/tmp/tutti-taken-back", help="where the tree is copied to and built")
+    parser.add_argument("name", nargs="*", help="only these repairs")
+    given = parser.parse_args()
+    if check() or given.check:
+        return check()
+    copy = pathlib.Path(given.copy)
+    copy.mkdir(exist_ok=True)
+    shutil.copytree(ROOT, copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build", ".git"))
+    run(["cmake", "--preset", "release", "-DBUILD_TESTING=OFF"], cwd=copy, stdout=subprocess.DEVNULL)
+    print("| taken back | seeds | what is reported |\n|---|---|---|", flush=True)
+    for repair in REPAIRS:
+        if not given.name or repair[0] in given.name:
+            search(copy, repair, given.seeds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
