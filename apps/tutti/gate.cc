@@ -3,9 +3,12 @@
 #include <fmt/core.h>
 #include <signal.h>
 
+#include <atomic>
 #include <cstring>
+#include <optional>
 
 #include "base/json.h"
+#include "base/live_world.h"
 #include "base/print_error.h"
 #include "base/table.h"
 #include "base/units.h"
@@ -13,6 +16,8 @@
 #include "gate/live_address.h"
 #include "gate/live_client.h"
 #include "gate/live_server.h"
+#include "gate/turn_trace.h"
+#include "trace/live_files.h"
 
 namespace tutti::cli {
 namespace {
@@ -29,6 +34,8 @@ struct GateOptions {
   std::string job_check = "cgroup";
   std::string job_command;
   std::uint32_t connections_per_user = 4096;
+  std::string trace;
+  Bytes trace_limit{256 << 20};
   bool list = false;
   bool json = false;
 };
@@ -39,10 +46,10 @@ struct StatusOptions {
   bool json = false;
 };
 
-gate::GateServer* running = nullptr;
+std::atomic<gate::GateServer*> running = nullptr;
 
 void stop_running(int) {
-  running->stop();
+  if (gate::GateServer* const server = running) server->stop();
 }
 
 Result<gate::GateServer::Options> server_options(const GateOptions& given) {
@@ -80,9 +87,34 @@ Result<gate::GateServer::Options> server_options(const GateOptions& given) {
   return options;
 }
 
+// Writes the turns to trace files. Destroy it after the gate.
+struct TurnRecorder {
+  std::unique_ptr<Workers> workers = make_live_workers(1);
+  std::unique_ptr<trace::Recorder> recorder;
+
+  ~TurnRecorder() {
+    if (recorder) recorder->flush();
+    workers->stop();
+  }
+  Result<void> open(const GateOptions& given) {
+    auto files = trace::make_files({.directory = given.trace, .name = "gate", .limit = given.trace_limit});
+    if (!files) return Failure(files.error());
+    const trace::Facts facts{{"node", "gate"}, {"policy", given.discipline}};
+    const auto warn = [](const std::string& why) { print_error("tutti gate: {}\n", why); };
+    recorder = std::make_unique<trace::Recorder>(live_world(), *workers, std::move(*files),
+                                                 trace::Recorder::Options{.facts = facts, .warn = warn});
+    return {};
+  }
+};
+
 int serve(const GateOptions& given) {
   auto options = server_options(given);
   if (!options) return report(options.error());
+  std::optional<TurnRecorder> turns;
+  if (!given.trace.empty()) {
+    if (auto opened = turns.emplace().open(given); !opened) return report(opened.error());
+    options->table.observer = std::make_shared<gate::TurnTrace>(*turns->recorder);
+  }
   auto server = gate::GateServer::create(*options);
   if (!server) return report(server.error());
   running = server->get();
@@ -95,8 +127,10 @@ int serve(const GateOptions& given) {
                 address.ends_with(":0") ? fmt::format(" (port {})", (*server)->port()) : "");
   if ((*server)->recovering())
     print_error("tutti gate: jobs may hold turns of the previous gate; recovering for one lease time\n");
-  if (auto done = (*server)->run(); !done) return report(done.error());
-  return kDone;
+  const auto done = (*server)->run();
+  running = nullptr;
+  server->reset();
+  return done ? kDone : report(done.error());
 }
 
 int list_disciplines(bool json) {
@@ -125,9 +159,10 @@ void print_status(const Json& status) {
              in_seconds(status["lease_seconds"]), status["recovering"].boolean() ? ", recovering" : "",
              status["connections"].count(), counts["grants"].count(), in_seconds(counts["mean_wait_seconds"]),
              in_seconds(counts["longest_wait_seconds"]));
-  fmt::print("{} expired, {} disconnected, {} refused, {} withdrawn, {} re-asserted\n\n", counts["expired"].count(),
+  fmt::print("{} expired, {} disconnected, {} refused, {} withdrawn, {} re-asserted\n", counts["expired"].count(),
              counts["disconnected"].count(), counts["refused"].count(), counts["withdrawn"].count(),
              counts["reasserted"].count());
+  fmt::print("{}\n\n", identity_text(status["job_check"].text(), status["key"].boolean()));
   Table targets({"target", "state", "holder", "user", "processes", "held s", "lease s", "waiting"});
   for (const auto& target : status["targets"].items()) {
     const std::string number = std::to_string(target["target"].count());
@@ -197,6 +232,12 @@ Command gate_command() {
                     "squeue)");
         line.option("--connections-per-user", given->connections_per_user,
                     "Maximum number of connections per user; no limit for root and the gate's own user");
+        line.option(
+            "--trace", given->trace,
+            "Record every turn in files gate.NUMBER.trace in this directory, for 'tutti trace' (default: none)");
+        line.option("--trace-limit", given->trace_limit,
+                    "Size of all trace files together; the oldest are removed (default: 256MiB)")
+            .at_least(trace::kLeastLimit);
         line.flag("--list", given->list, "List the disciplines with their options and exit");
         line.flag("--json", given->json, "With --list: print one JSON document instead of a table");
         line.action([given] { return given->list ? list_disciplines(given->json) : serve(*given); });

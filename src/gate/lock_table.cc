@@ -128,9 +128,11 @@ void LockTable::reassert_holding(SessionId id, Ask ask, EarlierAnswer earlier, T
     } else {
       turn = &make_turn(id, std::move(ask), std::min(earlier.arrived, now_));
       turn->placement.group = earlier.group;
+      if (options_.observer) options_.observer->asked(*turn, now_);
       turn->holding = true;
       turn->granted = now_;
       ++holding_;
+      if (options_.observer) options_.observer->granted(*turn, now_);
     }
     ++counts_.reasserted;
     join(id, ticket, *turn);
@@ -259,6 +261,7 @@ void LockTable::enqueue(SessionId session, Ask ask, TimePoint arrived) {
   if (waiting_ >= options_.max_waiting || many) return refuse(session, ticket, Refusal::kFull);
   Turn& turn = make_turn(session, std::move(ask), arrived);
   join(session, ticket, turn);
+  if (options_.observer) options_.observer->asked(turn, now_);
   turn.placement = discipline_->place(turn.ask.bytes, learn_period(*turn.history));
   group(turn.placement.group).add(turn);
   ++waiting_;
@@ -285,6 +288,7 @@ void LockTable::grant(Turn& turn, TurnGroup& its_group) {
   ++counts_.grants;
   counts_.waited += waited;
   counts_.longest_wait = std::max(counts_.longest_wait, waited);
+  if (options_.observer) options_.observer->granted(turn, now_);
   for (SessionEntry* session : turn.sessions) {
     hold(*session);
     answer(*session, turn, AnswerKind::kGranted);
@@ -325,6 +329,7 @@ void LockTable::leave(SessionEntry& session, State becomes) {
 }
 
 void LockTable::end(Turn& turn) {
+  if (options_.observer) options_.observer->ended(turn, now_);
   TurnGroup& its_group = group(turn.placement.group);
   if (turn.holding) {
     its_group.held -= turn.ask.targets;

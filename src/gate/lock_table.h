@@ -94,6 +94,16 @@ struct Answer {
 
 class LockTable {
  public:
+  struct Turn;
+  // Is called with what happens to turns, in order of time. It must not call the table.
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void asked(const Turn& turn, TimePoint now) = 0;
+    virtual void granted(const Turn& turn, TimePoint now) = 0;
+    virtual void ended(const Turn& turn, TimePoint now) = 0;  // by the last process; turn.holding: it was granted
+  };
+
   struct Options {
     std::uint32_t targets = 1;
     Duration lease = std::chrono::seconds(10);
@@ -103,6 +113,7 @@ class LockTable {
     std::size_t max_turns_per_job = 64;  // for targets that its other turns do not cover; then kFull
     std::size_t max_jobs = 65'536;       // histories of jobs without a session; then old ones are dropped
     std::optional<TimePoint> recover_until{};
+    std::shared_ptr<Observer> observer{};  // may be empty
   };
 
   // Measurements of a job, kept between its phases.
@@ -116,8 +127,6 @@ class LockTable {
     std::uint32_t uses = 0;  // number of turns and sessions that refer to it
     bool used = true;        // since evict_one() last checked it
   };
-
-  struct Turn;
 
   // The state of one session.
   struct SessionEntry {

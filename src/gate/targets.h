@@ -36,6 +36,7 @@ class TargetSet {
   void insert(TargetId target) { words_[target / 64] |= std::uint64_t{1} << (target % 64); }
   void erase(TargetId target) { words_[target / 64] &= ~(std::uint64_t{1} << (target % 64)); }
   std::vector<TargetId> members() const;
+  TargetId first() const;  // the lowest member; not of an empty set
   template <typename Action>
   void for_each(Action action) const;  // in ascending order
 
@@ -50,6 +51,12 @@ class TargetSet {
   std::uint32_t size_ = 0;
   boost::container::small_vector<std::uint64_t, 2> words_;
 };
+
+inline TargetId TargetSet::first() const {
+  std::size_t i = 0;
+  while (words_[i] == 0) ++i;
+  return static_cast<TargetId>(i * 64 + static_cast<std::size_t>(std::countr_zero(words_[i])));
+}
 
 template <typename Action>
 void TargetSet::for_each(Action action) const {
