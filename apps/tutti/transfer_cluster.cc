@@ -25,11 +25,11 @@ Result<void> check_regular(const std::string& path, const FileStatus& status) {
 
 class ClusterSource final : public Source {
  public:
-  ClusterSource(std::shared_ptr<File> file, const FileStatus& opened) : file_(std::move(file)), opened_(opened) {}
+  explicit ClusterSource(std::shared_ptr<File> file) : file_(std::move(file)) {}
 
-  const FileStatus& opened() const override { return opened_; }
+  const FileStatus& opened() const override { return file_->opened(); }
   Result<FileStatus> status() override { return file_->status(); }
-  std::optional<std::uint32_t> permissions() const override { return opened_.mode & 0777; }
+  std::optional<std::uint32_t> permissions() const override { return opened().mode & 0777; }
 
   Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> into) override {
     return file_->read(offset, into);
@@ -38,13 +38,12 @@ class ClusterSource final : public Source {
   File* cluster_file() override { return file_.get(); }
 
   Result<void> check_end(std::uint64_t bytes_read) override {
-    if (bytes_read >= opened_.size) return {};
+    if (bytes_read >= opened().size) return {};
     return fail(ErrorCode::kIo, file_->path() + " became shorter while it was read");
   }
 
  private:
   const std::shared_ptr<File> file_;
-  const FileStatus opened_;
 };
 
 // Adds the names of a path in front of those that are left.
@@ -113,12 +112,10 @@ class ClusterDestination final : public Destination {
   Result<std::optional<FileStatus>> look() override {
     // Mostly one request per file: the directory is looked at once for all files, and links are seldom.
     if (known_directory_) enter_directory();
-    auto status = client_.status(path_, false);
-    if (status && S_ISLNK(status->mode)) status = client_.status(path_);
+    auto status = follow();
     if (status && status->is_directory() && !in_directory_) {
       enter_directory();
-      status = client_.status(path_, false);
-      if (status && S_ISLNK(status->mode)) status = client_.status(path_);
+      status = follow();
     }
     if (!status) return look_at_nothing(status.error());
     if (path_.ends_with('/')) return cluster_failure(path_, ENOTDIR);
@@ -126,9 +123,7 @@ class ClusterDestination final : public Destination {
     // Opened only to ask for the permission to write: a rename alone would replace read-only files.
     if (auto writable = client_.open(path_, {.read = false, .write = true}); !writable)
       return Failure(writable.error());
-    const auto link = client_.status(path_, false);
-    if (!link) return Failure(link.error());
-    if (!S_ISLNK(link->mode)) return *status;
+    if (!is_link_) return *status;
     auto resolved = without_links(client_, path_);
     if (!resolved) return Failure(resolved.error());
     path_ = std::move(*resolved);
@@ -144,7 +139,8 @@ class ClusterDestination final : public Destination {
     const std::size_t slash = path_.rfind('/');
     const std::size_t first = slash == std::string::npos ? 0 : slash + 1;
     OpenOptions options{.read = false, .write = true, .create = true, .exclusive = true};
-    if (permissions_) options.mode = 0600;
+    // With these permissions the mode need not be set later, unless the umask or the directory changes it.
+    if (permissions_) options.mode = (*permissions_ & 0600) == 0600 ? *permissions_ : 0600;
     // Each attempt has a name of its own: a file of a lost attempt may appear later, and is not
     // mistaken for a file of another program.
     auto file = repeat_if_lost([&] {
@@ -175,11 +171,10 @@ class ClusterDestination final : public Destination {
   Result<void> stabilise() override { return file_->fsync(); }
   // The mode comes after fsync: a node may have to open the file again for the latter.
   Result<void> commit(bool) override {
-    const auto status = set_permissions();
-    if (!status) return Failure(status.error());
+    if (auto set = set_permissions(); !set) return set;
     rename_sent_ = true;
     auto renamed = repeat_if_lost([&] { return client_.rename(temporary_, path_); });
-    if (!renamed && !has_final_name(status->inode)) return renamed;
+    if (!renamed && !has_final_name(file_->opened().inode)) return renamed;
     temporary_.clear();
     remove_lost();
     return {};
@@ -208,6 +203,13 @@ class ClusterDestination final : public Destination {
     path_ += (path_.empty() || path_.ends_with('/') ? "" : "/") + name_;
   }
 
+  // The status of what path_ refers to.
+  Result<FileStatus> follow() {
+    auto status = client_.status(path_, false);
+    is_link_ = status && S_ISLNK(status->mode);
+    return is_link_ ? client_.status(path_) : status;
+  }
+
   void remove_lost() {
     for (const std::string& name : lost_) static_cast<void>(repeat_if_lost([&] { return client_.unlink(name); }));
     lost_.clear();
@@ -216,18 +218,18 @@ class ClusterDestination final : public Destination {
   Result<std::optional<FileStatus>> look_at_nothing(const Error& why) {
     if (why.system != ENOENT) return Failure(why);
     if (path_.ends_with('/')) return cluster_failure(path_, ENOTDIR);
-    if (const auto link = client_.status(path_, false); link && S_ISLNK(link->mode))
-      return fail(ErrorCode::kIo, path_ + " is a symbolic link to a file that does not exist", ENOENT);
+    if (is_link_) return fail(ErrorCode::kIo, path_ + " is a symbolic link to a file that does not exist", ENOENT);
     return std::optional<FileStatus>{};
   }
 
-  // Returns the status of the temporary file.
-  Result<FileStatus> set_permissions() {
-    if (!permissions_) return client_.status(temporary_, false);
-    auto status = repeat_if_lost([&] { return client_.change_status(temporary_, {.mode = permissions_}, false); });
-    if (status || !cannot_store_modes(status.error().system)) return status;
+  Result<void> set_permissions() {
+    if (!permissions_ || (file_->opened().mode & 07777) == *permissions_) return {};
+    const auto status =
+        repeat_if_lost([&] { return client_.change_status(temporary_, {.mode = permissions_}, false); });
+    if (status) return {};
+    if (!cannot_store_modes(status.error().system)) return Failure(status.error());
     warn_about_mode(path_, *permissions_);
-    return client_.status(temporary_, false);
+    return {};
   }
 
   // With an error number the file system refused, and there is no file. Without one, for example after a lost
@@ -252,6 +254,7 @@ class ClusterDestination final : public Destination {
   const std::string name_;  // of the new file if path_ is a directory
   const bool known_directory_;
   bool in_directory_ = false;
+  bool is_link_ = false;  // the path that was looked at last
   std::optional<std::uint32_t> permissions_;
   std::shared_ptr<File> file_;
   std::atomic<std::uint64_t> written_ = 0;
@@ -263,14 +266,10 @@ class ClusterDestination final : public Destination {
 }  // namespace
 
 Result<std::unique_ptr<Source>> open_cluster_source(Client& client, const std::string& path) {
-  const auto found = client.status(path);
-  if (!found) return Failure(found.error());
-  if (auto regular = check_regular(path, *found); !regular) return Failure(regular.error());
   auto file = client.open(path, {});
-  if (!file) return Failure(file.error());
-  const auto opened = (*file)->status();
-  if (!opened) return Failure(opened.error());
-  return std::make_unique<ClusterSource>(std::move(*file), *opened);
+  if (!file) return file.error().system == EISDIR ? cluster_failure(path, EISDIR) : Failure(file.error());
+  if (auto regular = check_regular(path, (*file)->opened()); !regular) return Failure(regular.error());
+  return std::make_unique<ClusterSource>(std::move(*file));
 }
 
 std::unique_ptr<Destination> cluster_destination(Client& client, DestinationName name) {

@@ -196,6 +196,8 @@ class File {
   virtual Result<void> fsync(bool data_only = false) = 0;
   virtual Result<void> truncate(std::uint64_t size) = 0;
   virtual Result<FileStatus> status() = 0;
+  // The status when it was opened or created, without a request. Its size may be that before OpenOptions::truncate.
+  virtual const FileStatus& opened() const = 0;
 
   virtual const std::string& path() const = 0;
   virtual FileLayout layout() const = 0;

@@ -77,14 +77,14 @@ CallPointer AsyncClient::open(const std::string& path, const OpenOptions& option
   return create_or_look_up(*normal, options, [this, path = *normal, options, done](const Result<FileStatus>& found) {
     if (!found) return done(Failure(found.error()));
     if (found->is_directory()) return done(fail(ErrorCode::kInvalid, path + " is a directory", EISDIR));
-    make_file(path, {found->inode, found->generation}, options, done);
+    make_file(path, *found, options, done);
   });
 }
 
-void AsyncClient::make_file(const std::string& path, FileIdentity identity, const OpenOptions& options,
+void AsyncClient::make_file(const std::string& path, const FileStatus& opened, const OpenOptions& options,
                             Done<std::shared_ptr<OpenFile>> done) {
-  core_->find_layout(path, identity.inode, [=, core = core_](Layout layout) {
-    auto file = std::make_shared<OpenFile>(core, path, identity, std::move(layout));
+  core_->find_layout(path, opened.inode, [=, core = core_](Layout layout) {
+    auto file = std::make_shared<OpenFile>(core, path, opened, std::move(layout));
     if (!options.truncate || options.create) return done(std::move(file));
     file->truncate(0, [file, done](const Result<void>& cut) {
       if (!cut) return done(Failure(cut.error()));
@@ -98,11 +98,11 @@ CallPointer AsyncClient::status(const std::string& path, bool follow, Done<FileS
              attributes<wire::LookupRequest::Reply>(std::move(done)));
 }
 
-std::shared_ptr<OpenFile> AsyncClient::on_target(const std::string& path, FileIdentity identity,
+std::shared_ptr<OpenFile> AsyncClient::on_target(const std::string& path, const FileStatus& opened,
                                                  TargetId target) const {
   constexpr Bytes kStripe{1 << 30};
   return std::make_shared<OpenFile>(
-      core_, path, identity, Layout{.stripe_size = kStripe, .stripe_count = 1, .object_size = {}, .targets = {target}});
+      core_, path, opened, Layout{.stripe_size = kStripe, .stripe_count = 1, .object_size = {}, .targets = {target}});
 }
 
 CallPointer AsyncClient::make_directory(const std::string& path, std::uint32_t mode, Done<void> done) {

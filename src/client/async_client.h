@@ -23,7 +23,7 @@ class AsyncClient {
 
   Core& core() const { return *core_; }
   // An existing file as if all of it were on this target: all requests are sent to the node of that target.
-  std::shared_ptr<OpenFile> on_target(const std::string& path, FileIdentity identity, TargetId target) const;
+  std::shared_ptr<OpenFile> on_target(const std::string& path, const FileStatus& opened, TargetId target) const;
 
   CallPointer open(const std::string& path, const OpenOptions& options, Done<std::shared_ptr<OpenFile>> done);
   CallPointer status(const std::string& path, bool follow, Done<FileStatus> done);
@@ -50,7 +50,7 @@ class AsyncClient {
   struct Listing;
 
   CallPointer create_or_look_up(const std::string& path, const OpenOptions& options, Done<FileStatus> done);
-  void make_file(const std::string& path, FileIdentity identity, const OpenOptions& options,
+  void make_file(const std::string& path, const FileStatus& opened, const OpenOptions& options,
                  Done<std::shared_ptr<OpenFile>> done);
   template <typename Item>
   CallPointer list(const std::string& path, Done<std::vector<Item>> done);

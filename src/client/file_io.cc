@@ -67,8 +67,10 @@ struct OpenFile::PendingOperation {
 };
 
 wire::DataHead OpenFile::FileState::head(const Stamp& stamp, TargetId target, const Call::Attempt& attempt) const {
-  wire::DataHead head{.file = {.key = key, .path = {}, .inode = identity.inode, .generation = identity.generation},
+  wire::DataHead head{.file = {.key = key, .path = {}, .inode = opened.inode, .generation = opened.generation},
                       .target = target,
+                      .stripe_log2 = striping.log2,
+                      .stripe_count = striping.count,
                       .stamp = stamp,
                       .deadline = attempt.deadline};
   if (attempt.with_path) head.file.path = path;
@@ -102,13 +104,14 @@ Error OpenFile::FileState::sync_error(std::size_t node, const Unsynced& known, c
           EIO};
 }
 
-OpenFile::OpenFile(std::shared_ptr<Core> core, std::string path, FileIdentity identity, Layout layout)
+OpenFile::OpenFile(std::shared_ptr<Core> core, std::string path, const FileStatus& opened, Layout layout)
     : core_(std::move(core)), state_(std::make_shared<FileState>()) {
   state_->core = core_.get();
   state_->path = std::move(path);
-  state_->identity = identity;
+  state_->opened = opened;
   state_->checksums = core_->options().checksums;
   state_->layout = std::make_shared<const Layout>(std::move(layout));
+  state_->striping = striping_of(*state_->layout);
   state_->key = core_->opened(state_->layout);
 }
 

@@ -10,15 +10,11 @@
 
 namespace tutti {
 
-// Identifies a file for ever; FileStatus has these fields.
-struct FileIdentity {
-  std::uint64_t inode = 0, generation = 0;
-};
-
 // A call that sends exactly one message returns it, for Router::await_reply(); otherwise nullptr. Thread-safe.
 class OpenFile final : public std::enable_shared_from_this<OpenFile> {
  public:
-  OpenFile(std::shared_ptr<Core> core, std::string path, FileIdentity identity, Layout layout);
+  // `opened`: its inode and generation identify the file in every request.
+  OpenFile(std::shared_ptr<Core> core, std::string path, const FileStatus& opened, Layout layout);
   ~OpenFile();  // closes
 
   // As tutti::File::read_list() and write_list(). The caller owns the memory and must keep it until `done` is called.
@@ -37,7 +33,7 @@ class OpenFile final : public std::enable_shared_from_this<OpenFile> {
   Core& core() { return *core_; }
   std::uint64_t key() const { return state_->key; }  // Core::opened()
   const std::string& path() const { return state_->path; }
-  const FileIdentity& identity() const { return state_->identity; }
+  const FileStatus& opened() const { return state_->opened; }
   const Layout& layout() const { return *state_->layout; }
   TimeSpent time_spent() const;
 
@@ -46,10 +42,11 @@ class OpenFile final : public std::enable_shared_from_this<OpenFile> {
   struct FileState {
     Core* core = nullptr;  // must outlive the requests
     std::string path;
-    FileIdentity identity;
+    FileStatus opened;
     std::uint64_t key = 0;
     bool checksums = false;
     std::shared_ptr<const Layout> layout;
+    Striping striping;
     mutable Mutex mutex;
     TimeSpent spent TUTTI_GUARDED_BY(mutex);
     // Acknowledged writes at one node that may not be on stable storage.

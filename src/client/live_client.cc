@@ -87,6 +87,7 @@ class LiveFile final : public File {
   Result<FileStatus> status() override {
     return wait<FileStatus>(router_, [&](auto done) { return file_->status(std::move(done)); });
   }
+  const FileStatus& opened() const override { return file_->opened(); }
   const std::string& path() const override { return file_->path(); }
   FileLayout layout() const override {
     const Layout& layout = file_->layout();
@@ -213,11 +214,9 @@ Result<bool> LiveClient::probe(const File& file) {
   const std::string path = fmt::format("{}.probe-{:016x}", file.path(), live_world().random());
   const auto made = open(path, {.write = true, .create = true, .exclusive = true, .mode = 0600});
   if (!made) return Failure(made.error());
-  const auto status = this->status(path, true);
-  if (!status) return Failure(status.error());
   std::vector<std::shared_ptr<OpenFile>> files;  // by target
   for (const TargetId target : file.layout().targets)
-    files.push_back(async_.on_target((*made)->path(), {status->inode, status->generation}, target));
+    files.push_back(async_.on_target((*made)->path(), (*made)->opened(), target));
   gate::ProberOptions options;
   options.backoff.targets = static_cast<std::uint32_t>(files.size());
   options.state_directory = std::filesystem::path(memory_file_).parent_path();

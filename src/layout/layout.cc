@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace tutti {
 
@@ -70,6 +71,12 @@ std::vector<Piece> split(const Layout& layout, std::uint64_t offset, Bytes lengt
     }
   }
   return pieces;
+}
+
+Striping striping_of(const Layout& layout) {
+  const std::uint64_t stripe = layout.stripe_size.count();
+  if (!std::has_single_bit(stripe) || layout.stripe_count > UINT16_MAX || layout.object_size > Bytes{}) return {};
+  return {static_cast<std::uint8_t>(std::countr_zero(stripe)), static_cast<std::uint16_t>(layout.stripe_count)};
 }
 
 }  // namespace tutti

@@ -27,6 +27,14 @@ struct Layout {
   Result<void> check() const;
 };
 
+// The striping as requests have it (Request::stripe_log2 and stripe_count). A layout that they cannot express (stripes
+// that are not a power of two, objects that end) has a count of 0: not known.
+struct Striping {
+  std::uint8_t log2 = 0;
+  std::uint16_t count = 0;
+};
+Striping striping_of(const Layout& layout);
+
 // Part of a file range that is contiguous in one object of one target.
 struct Piece {
   TargetId target = 0;

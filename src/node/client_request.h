@@ -62,6 +62,8 @@ struct ClientRequest : Ordered,
   std::uint64_t tag = 0;
   bool checksum = false;  // the payload of the reply gets a checksum
   TargetId target = 0;
+  std::uint8_t stripe_log2 = 0;  // striping of the file, as the client states it; as in Request
+  std::uint16_t stripe_count = 0;
   Stamp stamp{};
   TimePoint sent_deadline{};        // of the message, on Clock::steady(); zero: none
   std::uint64_t look = 0;           // number of DataPath's last look for progress before it arrived

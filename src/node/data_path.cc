@@ -26,6 +26,8 @@ Request to_scheduler_request(ClientRequest& request, RequestExtent& extent) {
           .length = Bytes(extent.length),
           .target = request.target,
           .direction = request.direction(),
+          .stripe_log2 = request.stripe_log2,
+          .stripe_count = request.stripe_count,
           .stamp = request.stamp};
 }
 

@@ -32,14 +32,6 @@ bool copies_onto_itself(const ClientRequest& copy) {
   return copy.source->id() == copy.file->id() && from < to + copy.total && to < from + copy.total;
 }
 
-// Clients do not send the striping of files, so a node does not know places in objects.
-Result<void> check_policy_options(const PolicyOptions& options) {
-  const auto adjoin = options.find("adjoin");
-  if (adjoin == options.end() || adjoin->second != "object") return {};
-  return fail(ErrorCode::kInvalid,
-              "adjoin=object: nodes do not get the striping of files from clients yet; use adjoin=file");
-}
-
 }  // namespace
 
 // ---- start and stop ----
@@ -52,7 +44,6 @@ Result<std::unique_ptr<NodeService>> NodeService::create(const NodeOptions& opti
   if (depth == 0)
     return fail(ErrorCode::kInvalid, fmt::format("unknown device class \"{}\"; known ones are {}", options.device_class,
                                                  fmt::join(device_classes(), ", ")));
-  if (auto checked = check_policy_options(options.policy_options); !checked) return Failure(checked.error());
   auto clock = std::make_unique<PolicyClock>(dependencies.world->clock());
   auto scheduler = Scheduler::create({.policy = options.policy,
                                       .policy_options = options.policy_options,
@@ -376,7 +367,6 @@ std::vector<std::byte> NodeService::answer_control(const Session& session, const
 }
 
 Result<void> NodeService::set_policy(const std::string& name, const PolicyOptions& options) {
-  if (auto checked = check_policy_options(options); !checked) return checked;
   Lock lock(mutex_);
   if (auto switched = scheduler_->switch_policy(name, options); !switched) return switched;
   policy_ = name;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The servers of a fast simulation: arrivals, policies, devices, answers and faults.
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <utility>
 
@@ -12,12 +11,10 @@
 namespace tutti::sim {
 namespace {
 
-// Layouts that a request cannot express stay unknown.
 void set_striping(Request& request, const Layout& layout) {
-  const std::uint64_t stripe = layout.stripe_size.count();
-  if (!std::has_single_bit(stripe) || layout.stripe_count > UINT16_MAX || layout.object_size > Bytes{}) return;
-  request.stripe_log2 = static_cast<std::uint8_t>(std::countr_zero(stripe));
-  request.stripe_count = static_cast<std::uint16_t>(layout.stripe_count);
+  const Striping striping = striping_of(layout);
+  request.stripe_log2 = striping.log2;
+  request.stripe_count = striping.count;
 }
 
 }  // namespace

@@ -24,8 +24,6 @@ Result<void> check_full(const Scenario& scenario) {
     if (application.separate_requests || application.trick != Trick::kNone || application.user != 0)
       return wrong("separate_requests, trick and user");
   const Servers& servers = scenario.servers;
-  const auto adjoin = servers.policy.options.find("adjoin");
-  if (adjoin != servers.policy.options.end() && adjoin->second == "object") return wrong("adjoin=object");
   if (servers.request_cost > Duration{} || servers.write_cost > Duration{} || servers.thread_bandwidth > 0 ||
       servers.read_ahead > Bytes{} || servers.write_back)
     return wrong("request_cost, write_cost, thread_bandwidth, read_ahead and write_back");

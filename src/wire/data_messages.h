@@ -38,6 +38,8 @@ using Lengths = boost::container::small_vector<std::uint32_t, 2>;
 struct DataHead {
   FileReference file{};
   TargetId target = 0;
+  std::uint8_t stripe_log2 = 0;  // striping of the file, as in Request
+  std::uint16_t stripe_count = 0;
   Stamp stamp{};
   TimePoint deadline{};  // on the node's clock (Welcome::now); the node does not apply the request later. Zero: none,
                          // for requests that change nothing
@@ -45,6 +47,8 @@ struct DataHead {
   void fields(auto& a) {
     file.fields(a);
     a(target, "target");
+    a(stripe_log2, "stripe size");
+    a(stripe_count, "stripe count");
     a.stamp(stamp);
     a(deadline, "deadline");
   }

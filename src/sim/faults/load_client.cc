@@ -194,7 +194,7 @@ void LoadClient::end(const OperationPointer& operation, const Error* error) {
 void LoadClient::note(LoadOperation& operation, const FileHandle& handle, const std::vector<std::uint64_t>& blocks,
                       std::uint64_t value) const {
   if (!state_.trace) return;
-  operation.note = fmt::format(" {} of file {} blocks {} through handle {}", value, handle.file->identity().generation,
+  operation.note = fmt::format(" {} of file {} blocks {} through handle {}", value, handle.file->opened().generation,
                                fmt::join(blocks, ","), handle.number);
 }
 

@@ -49,7 +49,7 @@ void LoadClient::open_extra(std::size_t thread) {
                when_done<std::shared_ptr<OpenFile>>(
                    operation, [this, thread, name, operation](Result<std::shared_ptr<OpenFile>>& opened) {
                      if (!opened && !is(opened.error(), ENOENT)) return;
-                     const std::uint64_t content = opened ? (*opened)->identity().generation : NameModel::kAbsent;
+                     const std::uint64_t content = opened ? (*opened)->opened().generation : NameModel::kAbsent;
                      state_.names.observed(name, content, {operation->begin, now()});
                      if (opened) threads_[thread].extra = FileHandle{*opened, ++state_.last_handle};
                    }));
@@ -64,7 +64,7 @@ void LoadClient::write(std::size_t thread, const FileHandle& handle, const std::
   const auto operation = begin(kind, thread);
   operation->memory.resize(blocks.size() * kBlock);
   const auto parts = parts_of<WritePart>(blocks, std::span<const std::byte>(operation->memory));
-  const std::uint64_t number = state_.history.write_begins(handle.file->identity().generation, handle.number, blocks);
+  const std::uint64_t number = state_.history.write_begins(handle.file->opened().generation, handle.number, blocks);
   History::fill(operation->memory, number);
   note(*operation, handle, blocks, number);
   operation->unknown = [this, number] { state_.history.ended(number, Known::kUnknown, state_.latest_effect()); };
@@ -84,7 +84,7 @@ void LoadClient::read(std::size_t thread, const FileHandle& handle, std::vector<
   History::clear(operation->memory);
   note(*operation, handle, operation->blocks);
   const auto parts = parts_of<ReadPart>(operation->blocks, std::span<std::byte>(operation->memory));
-  const std::uint64_t file = handle.file->identity().generation;
+  const std::uint64_t file = handle.file->opened().generation;
   handle.file->read(
       parts, when_done<std::size_t>(operation, [this, thread, file, operation](Result<std::size_t>& done) {
         if (!done) return drop_stale(thread, done.error());
@@ -110,7 +110,7 @@ void LoadClient::truncate(std::size_t thread, const FileHandle& handle) {
   const auto operation = begin(LoadKind::kTruncate, thread);
   const std::uint64_t size = state_.chance.below(state_.plan.blocks + 1);
   note(*operation, handle, {size});
-  const std::uint64_t number = state_.history.truncate_begins(handle.file->identity().generation, size);
+  const std::uint64_t number = state_.history.truncate_begins(handle.file->opened().generation, size);
   operation->unknown = [this, number] { state_.history.ended(number, Known::kUnknown, state_.latest_effect()); };
   handle.file->truncate(size * kBlock, when_done<void>(operation, [this, thread, number](Result<void>& done) {
                           if (!done) return drop_stale(thread, done.error());
@@ -151,7 +151,7 @@ void LoadClient::create(std::size_t thread, std::size_t name) {
                when_done<std::shared_ptr<OpenFile>>(
                    operation, [this, thread, name, exists, operation](Result<std::shared_ptr<OpenFile>>& opened) {
                      if (opened) {
-                       state_.names.changed(name, (*opened)->identity().generation, {operation->begin, now()});
+                       state_.names.changed(name, (*opened)->opened().generation, {operation->begin, now()});
                        // Else the thread goes on with a file that has been removed.
                        if (!threads_[thread].extra || state_.chance.chance(0.5))
                          threads_[thread].extra = FileHandle{*opened, ++state_.last_handle};
@@ -178,9 +178,9 @@ void LoadClient::recreate(std::size_t thread, std::size_t name) {
                    operation, [this, thread, name, number, file](Result<std::shared_ptr<OpenFile>>& opened) {
                      if (!opened) return;
                      state_.history.ended(number, Known::kDone, now());
-                     if ((*opened)->identity().generation != file)
+                     if ((*opened)->opened().generation != file)
                        state_.violation(fmt::format("{} is file {} and not {}", state_.names.path(name),
-                                                    (*opened)->identity().generation, file));
+                                                    (*opened)->opened().generation, file));
                      threads_[thread].extra = FileHandle{*opened, ++state_.last_handle};
                    }));
 }
