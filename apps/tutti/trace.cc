@@ -13,6 +13,7 @@
 #include "base/table.h"
 #include "base/units.h"
 #include "command.h"
+#include "sched/prediction/service_times.h"
 #include "trace/dxt.h"
 #include "trace/live_files.h"
 #include "trace/merge.h"
@@ -108,11 +109,24 @@ Json as_json(const trace::Recording& recording, const trace::StatisticsRow& row)
           {"response_seconds", row.completed > 0 ? Json(seconds(row.response)) : nullptr}};
 }
 
+Json as_json(const std::optional<ServiceProfile::Figures>& service) {
+  if (!service) return nullptr;
+  return {{"latency_seconds", seconds(service->latency)}, {"bytes_per_second", service->bytes_per_second}};
+}
+
+void print_service(const ServiceTimes& times) {
+  for (const Direction direction : {Direction::kRead, Direction::kWrite})
+    if (const auto& service = times[static_cast<std::size_t>(direction)])
+      fmt::print("a {} that is alone takes {} and its length at {}/s\n", name_of(direction), format(service->latency),
+                 format(Bytes(static_cast<std::uint64_t>(service->bytes_per_second))));
+}
+
 int stats(const TraceArguments& arguments) {
   const auto recording = load(arguments);
   if (!recording) return report(recording.error());
   const auto rows = trace::statistics(recording->trace);
   const auto phases = trace::find_phases(recording->trace, arguments.gap);
+  const ServiceTimes service = measure_service({&recording->trace, 1});
   if (arguments.json) {
     auto list = Json::array();
     for (const auto& row : rows) list.push_back(as_json(*recording, row));
@@ -120,6 +134,7 @@ int stats(const TraceArguments& arguments) {
                             {"requests", recording->trace.requests.size()},
                             {"missing", recording->missing},
                             {"phases", phases.size()},
+                            {"service", {{"read", as_json(service[0])}, {"write", as_json(service[1])}}},
                             {"rows", list}}
                            .dump(2));
     return kDone;
@@ -140,6 +155,7 @@ int stats(const TraceArguments& arguments) {
   fmt::print("\n{} requests of {} applications in {} phases", recording->trace.requests.size(), applications.size(),
              phases.size());
   fmt::print("{}\n", recording->missing > 0 ? fmt::format("; {} requests were not recorded", recording->missing) : "");
+  print_service(service);
   return kDone;
 }
 

@@ -161,6 +161,7 @@ std::shared_ptr<const PredictedQueues> PredictedQueues::combine(std::span<const 
   for (const Trace& trace : traces) total += trace.requests.size();
   reader.samples.reserve(total);
   for (const Trace& trace : traces) reader.read(trace);
+  all->service_ = measure_service(traces);
   // By queue, in the order in which they were read.
   std::vector<std::size_t> begin(reader.keys.size() + 1);
   for (std::size_t i = 0; i < reader.keys.size(); ++i) begin[i + 1] = begin[i] + reader.counts[i];

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/huge_pages.h"
+#include "sched/prediction/service_times.h"
 #include "sched/prediction/trace.h"
 #include "sched/probing_table.h"
 
@@ -93,12 +94,14 @@ class PredictedQueues {
   const PredictedQueue* find(const Key& key) const;  // nullptr: no request is expected
   std::size_t size() const { return size_; }         // requests
   Bytes mean_length() const { return mean_length_; }
+  const ServiceTimes& service() const { return service_; }  // of the traces
 
  private:
   std::map<std::string, std::uint32_t, std::less<>> files_;
   std::map<Key, PredictedQueue> queues_;
   std::size_t size_ = 0;
   Bytes mean_length_{};
+  ServiceTimes service_{};
 };
 
 // The pattern of a file whose name is not known: different for every file.

@@ -294,7 +294,6 @@ std::unique_ptr<Policy> with_prediction(std::unique_ptr<Policy> inner, const Opt
   how.predictor.learn = options.text("prediction") == "learn";
   how.predictor.limits = MergeLimits(options);
   how.predictor.place = MergePlace(options);
-  how.predictor.service = {std::chrono::microseconds(100), 500e6};
   how.patience = options.duration("patience");
   return std::make_unique<PredictingPolicy>(std::move(inner), std::move(how));
 }

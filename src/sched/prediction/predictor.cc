@@ -20,15 +20,21 @@ std::uint32_t microseconds_of(Duration time) {
 }  // namespace
 
 Predictor::Predictor(Options options)
-    : options_(std::move(options)), profiles_{ServiceProfile(options_.service), ServiceProfile(options_.service)} {
+    : options_(std::move(options)), profiles_{first_profile(Direction::kRead), first_profile(Direction::kWrite)} {
   const Bytes length = options_.traces ? options_.traces->mean_length() : Bytes(65536);
   each_ = static_cast<double>(profiles_[0].estimate(length).count());
-  for (Model& model : models_)
-    model.values = {.service = options_.service,
-                    .overlap = 1,
-                    .each = Duration(std::llround(each_)),
-                    .limits = options_.limits,
-                    .place = options_.place};
+  for (std::size_t i = 0; i < models_.size(); ++i)
+    models_[i].values = {.service = profiles_[i].figures(),
+                         .overlap = 1,
+                         .each = Duration(std::llround(each_)),
+                         .limits = options_.limits,
+                         .place = options_.place};
+}
+
+// What the traces show, so that the first decisions are right, too.
+ServiceProfile Predictor::first_profile(Direction direction) const {
+  if (!options_.traces) return ServiceProfile(options_.service);
+  return ServiceProfile(options_.traces->service()[index_of(direction)].value_or(options_.service));
 }
 
 // ---- files and queues ----

@@ -31,7 +31,8 @@ class Predictor {
     bool learn = false;
     MergeLimits limits{};
     MergePlace place{};
-    ServiceProfile::Figures service{};  // until it was measured from completions
+    // Until it was measured from completions; what the traces show has precedence.
+    ServiceProfile::Figures service = kUnmeasuredService;
   };
 
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -140,6 +141,7 @@ class Predictor {
   void drop_recording(Queue& queue);
   void make_room();
   Chains& chains_of(const Match& match);
+  ServiceProfile first_profile(Direction direction) const;
   void update_model(Direction direction);
   Duration tolerance(const PredictedRequest& expected, Duration actual) const;
 

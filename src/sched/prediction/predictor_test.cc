@@ -353,5 +353,15 @@ TEST(Predictor, MeasuresTheTimeToProcessByDirection) {
   EXPECT_NEAR(static_cast<double>(predictor.time_to_process(Direction::kRead, 8_KiB).count()), 1e6, 1e5);
 }
 
+TEST(Predictor, BeginsWithTheTimeToProcessOfTheTraces) {
+  Trace trace = make_trace({});
+  for (std::uint64_t i = 0; i < 64; ++i) {
+    trace.requests.push_back(make_trace({{20ms * static_cast<int>(i), i}}).requests.front());
+    trace.requests.back().completed = trace.requests.back().time + 7ms;
+  }
+  const Predictor predictor({.traces = combine({trace})});
+  EXPECT_NEAR(static_cast<double>(predictor.time_to_process(Direction::kWrite, 8_KiB).count()), 7e6, 1e5);
+}
+
 }  // namespace
 }  // namespace tutti
