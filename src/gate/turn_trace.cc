@@ -8,6 +8,8 @@
 namespace tutti::gate {
 namespace {
 
+constexpr Bytes kLongest{std::uint64_t{1} << 62};  // clients announce any number; a request ends at 2^63
+
 enum class Part : std::uint8_t { kWait, kTurn };
 
 std::string path_of(const LockTable::Turn& turn, Part part) {
@@ -17,7 +19,7 @@ std::string path_of(const LockTable::Turn& turn, Part part) {
 Request request_of(const LockTable::Turn& turn, Part part) {
   Request request{.id = 2 * turn.sequence + (part == Part::kTurn ? 1 : 0),
                   .file = std::hash<std::string>{}(path_of(turn, part)),
-                  .length = std::max(turn.ask.bytes, Bytes(1)),
+                  .length = std::clamp(turn.ask.bytes, Bytes(1), kLongest),
                   .target = turn.ask.targets.first(),
                   .direction = Direction::kWrite};
   request.stamp.application = static_cast<ApplicationId>(turn.ask.id.number);

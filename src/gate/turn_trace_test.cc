@@ -70,6 +70,11 @@ TEST_F(TurnTraceTest, WaitAndTurnAreRecorded) {
   EXPECT_EQ(listener.last.direction, Direction::kWrite);
 }
 
+TEST_F(TurnTraceTest, AnyAnnouncedSizeIsAValidRequest) {
+  table.request(1, ask(1, 11, "job", ~std::uint64_t{0}), at(1));
+  EXPECT_LT(listener.last.end(), std::uint64_t{1} << 63);
+}
+
 TEST_F(TurnTraceTest, ProcessesOfOneJobShareATurn) {
   table.request(1, ask(1, 11, "job", 10), at(1));
   table.request(2, ask(1, 11, "job", 10), at(2));
