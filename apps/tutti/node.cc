@@ -51,6 +51,8 @@ Result<NodeOptions> read_options(const NodeArguments& arguments) {
   std::size_t targets = 0;
   for (const NodeAddress& address : cluster.nodes) targets += address.targets.size();
   options.listen = {node->endpoint};
+  for (const NodeAddress& address : cluster.nodes) options.cluster.push_back({address.name, address.endpoint});
+  options.node_user = cluster.node_user;
   options.key_file = cluster.key_file;
   options.munge = cluster.munge;
   if (options.model) {

@@ -23,11 +23,20 @@ std::string joined(const PolicyOptions& options) {
   return text;
 }
 
+// Nothing: the policy has no limits.
+std::string limits_text(const wire::LimitsReply& limits) {
+  if (!limits.limited) return {};
+  if (limits.nodes == 1) return "limits hold for this node";
+  if (limits.shares == 0) return fmt::format("limits hold for the cluster; {} distributes them", limits.distributor);
+  return fmt::format("limits hold for the cluster; this node distributes the shares of {} of {} nodes", limits.shares,
+                     limits.nodes);
+}
+
 int show(const PolicyArguments& arguments) {
   const auto cluster = arguments.cluster.load();
   if (!cluster) return report(cluster.error());
   auto list = Json::array();
-  Table table({"node", "policy", "options"});
+  Table table({"node", "policy", "options", "limits"});
   int status = kDone;
   for (const NodeAddress& node : cluster->nodes) {
     auto control = connect_to(*cluster, node);
@@ -36,8 +45,10 @@ int show(const PolicyArguments& arguments) {
       status = report({policy.error().code, node.name + ": " + policy.error().message});
       continue;
     }
-    list.push_back({{"node", node.name}, {"policy", policy->policy}, {"options", policy->options}});
-    table.add({node.name, policy->policy, joined(policy->options)});
+    const auto limits = (*control)->limits();  // nodes of earlier versions do not know them
+    const std::string text = limits ? limits_text(*limits) : std::string();
+    list.push_back({{"node", node.name}, {"policy", policy->policy}, {"options", policy->options}, {"limits", text}});
+    table.add({node.name, policy->policy, joined(policy->options), text});
   }
   if (arguments.json)
     fmt::print("{}\n", list.dump(2));

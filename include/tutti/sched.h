@@ -109,6 +109,7 @@ using PolicyOptions = std::map<std::string, std::string>;
 
 class Clock;
 class PredictedQueues;  // src/sched/prediction
+class ClusterLimits;    // src/sched/cluster_limits.h
 
 // A policy with the locking and waiting that threads need. All members are thread-safe.
 //
@@ -129,6 +130,9 @@ class Scheduler {
     SchedulerObserver* observer = nullptr;            // nullptr: none. Outlives the scheduler.
     // What policies with the option `prediction` expect to arrive, from traces of earlier runs; nullptr: nothing.
     std::shared_ptr<const PredictedQueues> predictions{};
+    // For policies with limits: where a server of a cluster gets its part of each limit; nullptr: limits are those of
+    // this scheduler.
+    std::shared_ptr<ClusterLimits> limits{};
   };
 
   enum class Stop {

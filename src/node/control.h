@@ -32,6 +32,7 @@ class Control {
   virtual Result<wire::HealthReply> health() = 0;
   virtual Result<wire::StatisticsReply> statistics() = 0;
   virtual Result<wire::PolicyReply> policy() = 0;
+  virtual Result<wire::LimitsReply> limits() = 0;
   virtual Result<void> set_policy(const std::string& name, const PolicyOptions& options) = 0;
   // Asks the node to stop. Does not wait until its process has ended.
   virtual Result<void> stop(Scheduler::Stop how) = 0;

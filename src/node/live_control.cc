@@ -58,6 +58,7 @@ class ControlLink final : public Control, private net::Handler {
     return all;
   }
   Result<wire::PolicyReply> policy() override { return call(wire::PolicyShowRequest{}); }
+  Result<wire::LimitsReply> limits() override { return call(wire::LimitsShowRequest{}); }
   Result<void> set_policy(const std::string& name, const PolicyOptions& options) override {
     return call(wire::PolicySetRequest{name, options}).map([](const auto&) {});
   }

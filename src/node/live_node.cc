@@ -143,6 +143,12 @@ Result<void> LiveNode::listen() {
   auto transport = net::Transport::create({.threads = options_.transport_threads});
   if (!transport) return Failure(transport.error());
   transport_ = std::move(*transport);
+  auto joined = service_->join_cluster(*transport_, {.job = options_.name,
+                                                     .key = key,
+                                                     .munge = options_.munge,
+                                                     .node_user = options_.node_user,
+                                                     .timeout = std::chrono::seconds(1)});
+  if (!joined) return joined;
   for (const std::string& text : options_.listen) {
     auto endpoint = net::parse_endpoint(text);
     if (!endpoint) return Failure(endpoint.error());
@@ -177,6 +183,7 @@ bool LiveNode::stop(Scheduler::Stop how, Duration patience) {
   }
   for (const auto& listener : listeners_) listener->wait_until_sent(kSendLastReplies);
   listeners_.clear();
+  service_->leave_cluster();
   transport_.reset();
   workers_->stop();
   // Requests that arrived during the wait, or that workers admitted since, are refused or about to complete.

@@ -29,6 +29,14 @@ struct NodeOptions {
   std::string name = "node0";
   std::string directory{};            // served to clients
   std::vector<std::string> listen{};  // "unix:PATH", "tcp:HOST:PORT", "local:NAME"
+  // All nodes of the cluster, this one included, in the same order on every node: they share the limits of the policy.
+  // Empty: limits are those of this node.
+  struct ClusterNode {
+    std::string name;
+    std::string endpoint;
+  };
+  std::vector<ClusterNode> cluster{};
+  std::optional<std::uint32_t> node_user{};  // as in net::ConnectOptions, for connections to the others
 
   std::string engine = "posix";            // or "null"
   bool direct = false;                     // O_DIRECT: bypass the page cache

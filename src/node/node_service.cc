@@ -45,6 +45,7 @@ Result<std::unique_ptr<NodeService>> NodeService::create(const NodeOptions& opti
     return fail(ErrorCode::kInvalid, fmt::format("unknown device class \"{}\"; known ones are {}", options.device_class,
                                                  fmt::join(device_classes(), ", ")));
   auto clock = std::make_unique<PolicyClock>(dependencies.world->clock());
+  auto limits = std::make_shared<ClusterLimits>();
   auto scheduler = Scheduler::create({.policy = options.policy,
                                       .policy_options = options.policy_options,
                                       .device_class = options.device_class,
@@ -52,18 +53,22 @@ Result<std::unique_ptr<NodeService>> NodeService::create(const NodeOptions& opti
                                       .max_in_flight = depth,
                                       .clock = clock.get(),
                                       .observer = dependencies.observer,
-                                      .predictions = dependencies.predictions});
+                                      .predictions = dependencies.predictions,
+                                      .limits = limits});
   if (!scheduler) return Failure(scheduler.error());
-  return std::unique_ptr<NodeService>(new NodeService(options, dependencies, std::move(clock), std::move(*scheduler)));
+  return std::unique_ptr<NodeService>(
+      new NodeService(options, dependencies, std::move(clock), std::move(limits), std::move(*scheduler)));
 }
 
 NodeService::NodeService(const NodeOptions& options, const Dependencies& dependencies,
-                         std::unique_ptr<PolicyClock> clock, std::unique_ptr<Scheduler> scheduler)
+                         std::unique_ptr<PolicyClock> clock, std::shared_ptr<ClusterLimits> limits,
+                         std::unique_ptr<Scheduler> scheduler)
     : options_(options),
       dependencies_(dependencies),
       started_(dependencies.world->clock().steady()),
       engine_name_(dependencies.engine->name()),
       clock_(std::move(clock)),
+      limits_(std::move(limits)),
       scheduler_(std::move(scheduler)),
       write_memory_(net::BufferPool::create(net::WriteMemory(options.write_buffers).with_writes, {})),
       pulled_memory_(net::BufferPool::create(net::WriteMemory(options.write_buffers).pulled)),
@@ -107,6 +112,29 @@ net::ListenOptions NodeService::listen_options(const std::optional<net::ClusterK
   listen.instance = net::own_instance();
   if (!options_.exclusive) listen.instance->process = 0;
   return listen;
+}
+
+Result<void> NodeService::join_cluster(net::Transport& transport, net::ConnectOptions connect) {
+  if (options_.cluster.size() < 2) return {};
+  LimitExchange::Options exchange{.nodes = {}, .own = options_.cluster.size(), .connect = std::move(connect)};
+  for (const NodeOptions::ClusterNode& node : options_.cluster) {
+    auto endpoint = net::parse_endpoint(node.endpoint);
+    if (!endpoint) return Failure(endpoint.error());
+    if (node.name == options_.name) exchange.own = exchange.nodes.size();
+    exchange.nodes.push_back({node.name, std::move(*endpoint)});
+  }
+  if (exchange.own == exchange.nodes.size())
+    return fail(ErrorCode::kInvalid, fmt::format("{} is not one of the nodes of its cluster", options_.name));
+  exchange_ = std::make_unique<LimitExchange>(std::move(exchange),
+                                              LimitExchange::Dependencies{.world = dependencies_.world,
+                                                                          .transport = &transport,
+                                                                          .limits = limits_.get(),
+                                                                          .granted = [this] { data_->pump(); }});
+  return {};
+}
+
+void NodeService::leave_cluster() {
+  if (exchange_) exchange_->stop();
 }
 
 // `tutti put` writes NAME.tutti-tmp.PID-RANDOM and then renames it: it is the file NAME.
@@ -173,6 +201,7 @@ void NodeService::closed(const net::ConnectionPointer& connection, const Error&)
     Lock lock(credit_mutex_);
     credits_.remove(session->credit());
   }
+  if (const auto named = session->named_job()) limits_->forget_job(*named, session->caller()->uid);
   session->close();
   data_->abandon(session->requests(), session->pulled_payloads());
 }
@@ -222,6 +251,7 @@ void NodeService::receive_data(const net::ConnectionPointer& from, const Session
   (*request)->connection = from;
   (*request)->stamp.user = session->caller()->uid;
   if (const auto& application = from->peer().application) (*request)->stamp.application = *application;
+  name_job(*session, from->peer(), (*request)->stamp.application);
   (*request)->connection_requests = &session->requests();
   (*request)->renewed = &session->renewed();
   (*request)->pulled_payloads = &session->pulled_payloads();
@@ -229,6 +259,16 @@ void NodeService::receive_data(const net::ConnectionPointer& from, const Session
   if ((*request)->kind == ClientRequest::Kind::kWrite && (*request)->total > net::Budget::kSmall)
     uses_credit(*session, **request);
   session->resolve(std::move(*request));
+}
+
+// Clients rarely send requests of several jobs on one connection.
+void NodeService::name_job(Session& session, const net::Peer& peer, ApplicationId application) {
+  std::optional<ApplicationId>& named = session.named_job();
+  if (named == application) return;
+  const UserId user = session.caller()->uid;
+  limits_->name_job(application, user, peer.job);
+  if (named) limits_->forget_job(*named, user);
+  named = application;
 }
 
 // A large write: its connection gets a credit again if it has none.
@@ -333,9 +373,10 @@ std::vector<std::byte> NodeService::answer_control(const Session& session, const
   const auto refuse = [&](std::int32_t status, const std::string& text) {
     return wire::encode_failure(header.type, header.tag, {status, text, {}});
   };
-  const bool changes = header.type == wire::Type::kPolicySet || header.type == wire::Type::kStop;
+  const bool changes = header.type == wire::Type::kPolicySet || header.type == wire::Type::kStop ||
+                       header.type == wire::Type::kLimitShare;
   if (changes && !may_control(session))
-    return refuse(EPERM, "only the node's own user and root may change or stop a node");
+    return refuse(EPERM, "only the node's own user and root may change or stop a node, or share its limits");
   switch (header.type) {
     case wire::Type::kPolicyShow: {
       Lock lock(mutex_);
@@ -355,6 +396,10 @@ std::vector<std::byte> NodeService::answer_control(const Session& session, const
     }
     case wire::Type::kHealth:
       return wire::encode(health(), envelope);
+    case wire::Type::kLimitShare:
+      return answer_limits(message);
+    case wire::Type::kLimitsShow:
+      return wire::encode(limits(), envelope);
     case wire::Type::kStop: {
       const auto request = wire::decode<wire::StopRequest>(header, message.body);
       if (!request) return refuse(wire::kMalformed, request.error().message);
@@ -374,6 +419,21 @@ Result<void> NodeService::set_policy(const std::string& name, const PolicyOption
   spdlog::info("{}: policy {}", options_.name, name);
   dependencies_.workers->post(Workers::kProcess, [this] { data_->pump(); });
   return {};
+}
+
+std::vector<std::byte> NodeService::answer_limits(const net::Incoming& message) {
+  const wire::Header& header = message.header;
+  const auto request = wire::decode<wire::LimitShareRequest>(header, message.body);
+  if (!request) return wire::encode_failure(header.type, header.tag, {wire::kMalformed, request.error().message, {}});
+  auto reply = exchange_ ? exchange_->answer(*request)
+                         : fail(ErrorCode::kInvalid, options_.name + " knows no other nodes: restart it");
+  if (!reply) return wire::encode_failure(header.type, header.tag, wire::to_head(reply.error()));
+  return wire::encode(*reply, {.tag = header.tag});
+}
+
+wire::LimitsReply NodeService::limits() const {
+  if (exchange_) return exchange_->status();
+  return {.head = {}, .limited = limits_->active(), .nodes = 1, .distributor = options_.name, .shares = 1};
 }
 
 wire::StatisticsReply NodeService::statistics(const wire::UsageKey& first) const {

@@ -15,6 +15,7 @@
 #include "engine/file_system.h"
 #include "net/transport.h"
 #include "node/data_path.h"
+#include "node/limit_exchange.h"
 #include "node/node.h"
 #include "node/policy_clock.h"
 #include "node/session.h"
@@ -44,6 +45,11 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
   // Options for the node's listeners. All of them receive payloads into the node's write buffers.
   net::ListenOptions listen_options(const std::optional<net::ClusterKey>& key) const;
 
+  // Shares the limits of the policy with the other nodes of NodeOptions::cluster, if there are any. Call it before the
+  // node listens. leave_cluster() must be called before the transport is destroyed.
+  Result<void> join_cluster(net::Transport& transport, net::ConnectOptions connect);
+  void leave_cluster();
+
   // Refuses new requests. Waiting requests are served (kDrain) or fail (kDrop).
   void stop(Scheduler::Stop how);
   // As DataPath::discard().
@@ -68,7 +74,7 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
   using SessionPointer = std::shared_ptr<node::Session>;
 
   NodeService(const NodeOptions& options, const Dependencies& dependencies, std::unique_ptr<node::PolicyClock> clock,
-              std::unique_ptr<Scheduler> scheduler);
+              std::shared_ptr<ClusterLimits> limits, std::unique_ptr<Scheduler> scheduler);
 
   void receive_data(const net::ConnectionPointer& from, const SessionPointer& session, net::Incoming message);
   void receive_one_way(const net::ConnectionPointer& from, node::Session& session, net::Incoming message);
@@ -84,6 +90,9 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
   void report(const node::DataPath::Progress& progress);
   void answer_stat(const node::ClientRequest& request, const node::Session& session);
   bool may_control(const node::Session& session) const;
+  std::vector<std::byte> answer_limits(const net::Incoming& message);
+  wire::LimitsReply limits() const;
+  void name_job(node::Session& session, const net::Peer& peer, ApplicationId application);
   Duration uptime() const { return dependencies_.world->clock().steady() - started_; }
 
   const NodeOptions options_;
@@ -91,9 +100,11 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
   const TimePoint started_;
   const std::string engine_name_;
   const std::unique_ptr<node::PolicyClock> clock_;
+  const std::shared_ptr<ClusterLimits> limits_;
   const std::unique_ptr<Scheduler> scheduler_;
   const std::shared_ptr<net::BufferPool> write_memory_, pulled_memory_, read_memory_;
   const std::unique_ptr<node::DataPath> data_;
+  std::unique_ptr<node::LimitExchange> exchange_;  // nullptr: no other nodes. Set before the node listens
 
   mutable LogLimit refusals_;  // of refused logins
   Mutex credit_mutex_;         // also held while credits are sent, so that they arrive in order

@@ -42,6 +42,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // them.
   const std::shared_ptr<net::BufferAccount>& read_account() const { return read_account_; }
   Credits::Holder& credit() { return credit_; }
+  // The job of the last request, if it was named (ClusterLimits::name_job). Used only by the connection's handler.
+  std::optional<ApplicationId>& named_job() { return named_job_; }
   // The deadline that the client has set for all its requests.
   std::atomic<TimePoint>& renewed() { return renewed_; }
 
@@ -86,6 +88,7 @@ class Session : public std::enable_shared_from_this<Session> {
   PulledPayloads pulled_payloads_;
   const std::shared_ptr<net::BufferAccount> read_account_ = std::make_shared<net::BufferAccount>();
   Credits::Holder credit_;
+  std::optional<ApplicationId> named_job_;
   std::atomic<TimePoint> renewed_{};
 
   Mutex mutex_;

@@ -170,6 +170,11 @@ class SlotQueue {
     slots_.push(store.stamp(slot));
     ++count_;
   }
+  // The first one that waits; there is one.
+  Slot front(const RequestStore& store) {
+    while (!store.holds(slots_.front())) slots_.pop();
+    return slots_.front().slot;
+  }
   // Takes the first one that waits; there is one.
   Slot pop(const RequestStore& store) {
     while (!store.holds(slots_.front())) slots_.pop();

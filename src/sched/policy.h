@@ -17,6 +17,8 @@
 
 namespace tutti {
 
+class ClusterLimits;  // sched/cluster_limits.h
+
 // Requests that go to the engine as one vectored operation: same file and direction, ascending offsets, each adjoins
 // the one before it in the file or, with `adjoin=object`, in the target's object. A view: what next() returns is valid
 // until the policy's next call.
@@ -52,6 +54,9 @@ class Policy {
   // The name of a file as a pattern (prediction/trace.h), for policies that recognise the files of an earlier run.
   // False: the policy does not use names.
   virtual bool name_file(FileId /*file*/, std::string_view /*pattern*/) { return false; }
+  // For policies with limits: where servers of a cluster get their part of each limit. Called before the first add(),
+  // or never.
+  virtual void use(std::shared_ptr<ClusterLimits> /*limits*/) {}
   // When the request arrived that next(now) serves before all others because it has waited for the stated time; nothing
   // if there is none.
   virtual std::optional<TimePoint> overdue(TimePoint /*now*/) { return std::nullopt; }

@@ -291,6 +291,7 @@ Result<void> LiveScheduler::switch_policy(const std::string& name, const PolicyO
   if (!made) return Failure(made.error());
   Lock lock(mutex_, kSpinFirst);
   collect();
+  if (options_.limits) (*made)->use(options_.limits);
   for (const auto& [file, pattern] : names_) (*made)->name_file(file, pattern);
   for (const WaitingRequest& waiting : policy_->take_all()) {
     const bool added = (*made)->add(waiting.request, waiting.arrived);
@@ -337,6 +338,7 @@ Scheduler::Statistics LiveScheduler::statistics() {
 Result<std::unique_ptr<Scheduler>> Scheduler::create(Options options) {
   auto policy = make_policy(options.policy, options.policy_options, options.device_class, options.predictions);
   if (!policy) return Failure(policy.error());
+  if (options.limits) (*policy)->use(options.limits);
   return std::make_unique<LiveScheduler>(std::move(options), std::move(*policy));
 }
 

@@ -47,6 +47,9 @@ void SimulatedNode::start() {
                                                      .process = static_cast<std::uint32_t>(number_ + 1)});
   assert(service);  // options were checked with the scenario
   service_ = std::move(*service);
+  const auto joined = service_->join_cluster(
+      *transport_, {.job = process_.name(), .claim = own_identity(), .timeout = std::chrono::seconds(1)});
+  assert(joined);
   net::ListenOptions listen = service_->listen_options({});
   listen.instance = wire::Instance{.process = ++starts_};
   const std::uint64_t boot[] = {number_, volume_.power_cuts(process_)};
@@ -153,6 +156,8 @@ SimulatedCluster::SimulatedCluster(Options options)
       node.device.position = [this, i](const Operation& operation) { return options_.position(i, operation); };
     if (options_.faults) node.faults = [this, i](const Operation& operation) { return options_.faults(i, operation); };
     node.device.seed = options_.seed * 0x9e3779b97f4a7c15 + i;
+    for (std::size_t j = 0; j < options_.nodes; ++j)
+      node.node.cluster.push_back({fmt::format("node{}", j), endpoint_of(j)});
     nodes_.push_back(std::make_unique<SimulatedNode>(network_, volume_, i, std::move(node)));
     cluster_.nodes.push_back({fmt::format("node{}", i), endpoint_of(i), {static_cast<TargetId>(i)}});
   }

@@ -122,7 +122,8 @@ void SimulatedTransport::accept(const std::string& name, const net::ConnectOptio
                                 const Connected& done) {
   const auto found = network_.listeners_.find(name);
   if (found == network_.listeners_.end())
-    return done(fail(ErrorCode::kUnreachable, fmt::format("cannot connect to {}: Connection refused", name)));
+    return done(
+        fail(ErrorCode::kUnreachable, fmt::format("cannot connect to {}: Connection refused", name), ECONNREFUSED));
   const auto listener = found->second;
   const SimulatedNetwork::Attachment there{listener->process, listener->port};
   net::Peer peer{.identity = options.claim.value_or(network_.options_.identity),

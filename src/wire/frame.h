@@ -67,6 +67,8 @@ inline constexpr std::uint64_t kMaxOffset = std::uint64_t{1} << 63;  // no exten
   REQUEST(Statistics, 66, "statistics")                                 \
   REQUEST(Health, 67, "health")                                         \
   REQUEST(Stop, 68, "stop")                                             \
+  REQUEST(LimitShare, 69, "limit share")                                \
+  REQUEST(LimitsShow, 70, "limits show")                                \
   /* The gate (docs/design/gate-leases.md). */                          \
   REQUEST(GateOpen, 80, "gate open")                                    \
   REQUEST(GateAsk, 81, "gate ask")                                      \

@@ -6,6 +6,7 @@
 #include "wire/data_messages.h"
 #include "wire/gate_messages.h"
 #include "wire/handshake_messages.h"
+#include "wire/limit_messages.h"
 #include "wire/name_messages.h"
 
 namespace tutti::wire {

@@ -28,7 +28,7 @@ class RandomFiller : public Archive<RandomFiller> {
     if (name == "method") return set(value, 1 + random_.below(3));
     if (name == "all") return set(value, 0);  // some targets are named
     if (name == "arrived") return set(value, random_.below(std::uint64_t{1} << 63));
-    if (name == "lease") return set(value, 1 + random_.below(1000));
+    if (name == "lease" || name == "burst") return set(value, 1 + random_.below(1000));
     if (name == "status") return set(value, random_.chance(0.8) ? 0 : random_.below(5000));
     if (name == "requests" || name == "bytes") return set(value, 1 + random_.below(1000));
     set(value, sizeof(Integer) == 1 ? random_.below(2) : random_());

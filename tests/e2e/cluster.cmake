@@ -28,6 +28,9 @@ add_test(NAME operations COMMAND ${CMAKE_CURRENT_LIST_DIR}/operations.sh $<TARGE
          ${PROJECT_SOURCE_DIR}/docs/operations.md ${PROJECT_SOURCE_DIR}/packaging/systemd/tutti-node.service.in)
 set_tests_properties(operations PROPERTIES LABELS "e2e;cluster" TIMEOUT 120 SKIP_RETURN_CODE 77)
 
+add_test(NAME cluster_limits COMMAND ${CMAKE_CURRENT_LIST_DIR}/cluster_limits.sh $<TARGET_FILE:tutti>)
+set_tests_properties(cluster_limits PROPERTIES LABELS "e2e;cluster" TIMEOUT 120)
+
 add_test(NAME blocked_mount COMMAND ${CMAKE_CURRENT_LIST_DIR}/blocked_mount.sh $<TARGET_FILE:tutti>)
 set_tests_properties(blocked_mount PROPERTIES LABELS "e2e;cluster" TIMEOUT 120 SKIP_RETURN_CODE 77)
 

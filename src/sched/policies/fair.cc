@@ -4,7 +4,8 @@
 // Start-time fair queueing: each application has a virtual clock that advances by length/weight with every request
 // served; the application whose clock is furthest behind is served next. After an idle period it starts at the current
 // virtual time, so idle time gives neither credit nor debt. Limits are leaky buckets (GCRA): one time per limit, at
-// which the bucket will be empty; an application may be served if that time is at most `burst` away.
+// which the bucket will be empty; an application may be served if that time is at most `burst` away. On a server of a
+// cluster, the cluster grants what may be served (sched/cluster_limits.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,11 +13,12 @@
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 
 #include "base/units.h"
+#include "sched/cluster_limits.h"
 #include "sched/heaps.h"
 #include "sched/policies/policies.h"
 #include "sched/pool.h"
@@ -33,12 +35,6 @@ struct JobKey {
   friend std::size_t hash_value(const JobKey& key) { return mix(std::uint64_t{key.user} << 32 | key.application); }
 };
 
-struct Limit {
-  double bytes_per_second = 0;     // 0: none
-  double requests_per_second = 0;  // 0: none
-  bool any() const { return bytes_per_second > 0 || requests_per_second > 0; }
-};
-
 // Values of one option: of a job of one user, of jobs with this number, and of all others.
 template <typename Value>
 struct Settings {
@@ -53,23 +49,43 @@ struct Settings {
   }
 };
 
-struct Shares {
-  Settings<double> weights{.jobs = {}, .applications = {}, .others = 1};
-  Settings<Limit> limits;
+// Limits of all jobs of a user together, and of all jobs with one name together.
+struct GroupLimits {
+  boost::unordered_flat_map<UserId, RateLimit> users;
+  RateLimit other_users;
+  boost::unordered_flat_map<std::string, RateLimit> names;
+
+  RateLimit of_user(UserId user) const {
+    const auto found = users.find(user);
+    return found == users.end() ? other_users : found->second;
+  }
+  RateLimit of_name(const std::string& name) const {
+    const auto found = names.find(name);
+    return found == names.end() ? RateLimit{} : found->second;
+  }
 };
 
-// The buckets of an application that has limits.
+struct Shares {
+  Settings<double> weights{.jobs = {}, .applications = {}, .others = 1};
+  Settings<RateLimit> limits;
+  GroupLimits groups;
+  bool limited = false;
+};
+
+// A limit in use: its buckets, or, in a cluster, this server's allowance.
 struct Meter {
-  Limit limit;
-  TimePoint bytes_empty{}, requests_empty{};  // when they will be empty
+  RateLimit limit;
+  TimePoint bytes_empty{}, requests_empty{};    // when the buckets will be empty
+  ClusterLimits::AllowancePointer allowance{};  // nullptr: there is no cluster
 };
 
 struct ApplicationQueue {
   JobKey key;
   float weight = 0;  // 0: not yet looked up
   SlotQueue queue;
-  double finish = 0;             // virtual time at which what it was served so far is paid for
-  std::unique_ptr<Meter> meter;  // nullptr: no limits
+  double finish = 0;                           // virtual time at which what it was served so far is paid for
+  std::vector<std::shared_ptr<Meter>> meters;  // of all limits that apply to it
+  std::vector<ClusterLimits::AllowancePointer> allowances;  // of the meters
   void reset() { *this = {}; }
 };
 
@@ -81,6 +97,17 @@ std::uint64_t order_of(double virtual_time) {
 class Fair final : public QueuedPolicy {
  public:
   Fair(Shares shares, Duration burst) : shares_(std::move(shares)), burst_(burst) {}
+  ~Fair() override {
+    if (cluster_) cluster_->detach(this);
+  }
+  Fair(const Fair&) = delete;
+  Fair& operator=(const Fair&) = delete;
+
+  void use(std::shared_ptr<ClusterLimits> limits) override {
+    if (!shares_.limited || !limits) return;
+    cluster_ = std::move(limits);
+    cluster_->attach(this, burst_);
+  }
 
  private:
   void enqueue(Slot slot) override {
@@ -93,11 +120,13 @@ class Fair final : public QueuedPolicy {
     if (application.queue.empty()) ready_.set(number, order_of(std::max(now_virtual_, application.finish)));
     application.queue.push(store_, slot);
     store_.place(slot) = number;
+    for (const auto& allowance : application.allowances) cluster_->arrived(*allowance, store_.request(slot).length);
   }
 
   void dequeue(Slot slot) override {
     const std::uint32_t number = store_.place(slot);
     ApplicationQueue& application = applications_[number];
+    for (const auto& allowance : application.allowances) cluster_->left(*allowance, store_.request(slot).length);
     application.queue.lose_one(store_);
     if (!application.queue.empty()) return;
     if (ready_.contains(number)) ready_.erase(number);
@@ -108,25 +137,23 @@ class Fair final : public QueuedPolicy {
     release_throttled(now);
     while (!ready_.empty()) {
       const std::uint32_t number = ready_.top();
-      ApplicationQueue& application = applications_[number];
-      const TimePoint allowed = allowed_at(application, now);
+      const TimePoint allowed = take_allowance(applications_[number], now);
       if (allowed <= now) {
-        serve(number, now);
+        serve(number);
         return dispatch();
       }
       ready_.erase(number);
-      throttled_.set(number, {allowed, application.key});
+      throttled_.set(number, {allowed, applications_[number].key});
     }
     return WaitUntil{throttled_.top_key().at};
   }
 
-  void serve(std::uint32_t number, TimePoint now) {
+  void serve(std::uint32_t number) {
     ApplicationQueue& application = applications_[number];
     const Slot slot = application.queue.pop(store_);
     const auto bytes = static_cast<double>(store_.request(slot).length.count());
     now_virtual_ = std::bit_cast<double>(ready_.top_key());
     application.finish = now_virtual_ + bytes / application.weight;
-    if (application.meter) charge(*application.meter, bytes, now);
     if (application.queue.empty())
       ready_.erase(number);
     else
@@ -135,18 +162,28 @@ class Fair final : public QueuedPolicy {
     take(slot);
   }
 
-  // When the application's limits let it go; a moment not after `now` if at once.
-  TimePoint allowed_at(const ApplicationQueue& application, TimePoint now) const {
-    if (!application.meter) return now;
-    return std::max(application.meter->bytes_empty, application.meter->requests_empty) - burst_;
+  // Charges the application's first request to its limits if all of them allow it. Returns when they do; a moment not
+  // after `now`: it was charged.
+  TimePoint take_allowance(ApplicationQueue& application, TimePoint now) {
+    if (application.meters.empty()) return now;
+    const Bytes length = store_.request(application.queue.front(store_)).length;
+    if (cluster_ && cluster_->by_grants())
+      return cluster_->take(application.allowances, length) ? now : now + kAskAgain;
+    TimePoint allowed = TimePoint::min();
+    for (const auto& meter : application.meters)
+      allowed = std::max(allowed, std::max(meter->bytes_empty, meter->requests_empty) - burst_);
+    if (allowed > now) return allowed;
+    for (const auto& meter : application.meters) charge(*meter, static_cast<double>(length.count()), now);
+    for (const auto& allowance : application.allowances) cluster_->left(*allowance, length);
+    return now;
   }
 
   static void charge(Meter& meter, double bytes, TimePoint now) {
-    const auto pour = [&](TimePoint& empty, double rate, double amount) {
-      if (rate > 0) empty = std::max(empty, now) + time_of(amount, rate);
+    const auto pour = [&](TimePoint& empty, std::uint64_t rate, double amount) {
+      if (rate > 0) empty = std::max(empty, now) + time_of(amount, static_cast<double>(rate));
     };
-    pour(meter.bytes_empty, meter.limit.bytes_per_second, bytes);
-    pour(meter.requests_empty, meter.limit.requests_per_second, 1);
+    pour(meter.bytes_empty, meter.limit.bytes, bytes);
+    pour(meter.requests_empty, meter.limit.requests, 1);
   }
 
   static Duration time_of(double amount, double rate) {
@@ -156,6 +193,8 @@ class Fair final : public QueuedPolicy {
   void release_throttled(TimePoint now) {
     if (now < last_) shift_buckets(now - last_);
     last_ = now;
+    if (cluster_ && std::exchange(version_, cluster_->version()) != version_)
+      while (!throttled_.empty()) release();
     while (!throttled_.empty() && throttled_.top_key().at <= now) release();
   }
 
@@ -168,31 +207,45 @@ class Fair final : public QueuedPolicy {
 
   // The clock jumped back: what the buckets hold stays the same, so their times go along.
   void shift_buckets(Duration by) {
-    for (const std::uint32_t number : applications_.numbers()) {
-      Meter* meter = applications_[number].meter.get();
-      if (!meter) continue;
+    for (const auto& [key, meter] : meters_) {
       meter->bytes_empty += by;
       meter->requests_empty += by;
     }
     while (!throttled_.empty()) release();
   }
 
-  void introduce(ApplicationQueue& application) const {
-    application.weight = static_cast<float>(shares_.weights.of(application.key));
-    const Limit& limit = shares_.limits.of(application.key);
-    if (limit.any()) application.meter = std::make_unique<Meter>(Meter{.limit = limit});
+  void introduce(ApplicationQueue& application) {
+    const JobKey& job = application.key;
+    application.weight = static_cast<float>(shares_.weights.of(job));
     application.finish = now_virtual_;
+    if (!shares_.limited) return;
+    limit(application, LimitKey::job(job.application, job.user), shares_.limits.of(job));
+    limit(application, LimitKey::user(job.user), shares_.groups.of_user(job.user));
+    if (shares_.groups.names.empty() || !cluster_) return;
+    const std::string name = cluster_->name_of(job.application, job.user);
+    limit(application, LimitKey::name(name), shares_.groups.of_name(name));
   }
 
-  // An idle application whose virtual clock is past and whose buckets are empty is as good as a new one.
+  void limit(ApplicationQueue& application, const LimitKey& key, const RateLimit& limit) {
+    if (!limit.any()) return;
+    std::shared_ptr<Meter>& meter = meters_[key];
+    if (!meter) meter = std::make_shared<Meter>(Meter{.limit = limit});
+    if (cluster_ && !meter->allowance) meter->allowance = cluster_->open(key, limit);
+    application.meters.push_back(meter);
+    if (meter->allowance) application.allowances.push_back(meter->allowance);
+  }
+
+  // An idle application whose virtual clock is past is as good as a new one, and so is a limit whose buckets are empty.
   void forget_idle() {
     for (const std::uint32_t number : applications_.numbers()) {
       const ApplicationQueue& application = applications_[number];
-      const Meter* meter = application.meter.get();
-      const bool drained = !meter || std::max(meter->bytes_empty, meter->requests_empty) <= last_;
-      if (application.queue.empty() && application.finish <= now_virtual_ && drained) applications_.close(number);
+      if (application.queue.empty() && application.finish <= now_virtual_) applications_.close(number);
     }
-    tidy_at_ = 2 * applications_.size() + kKeptIdle;
+    std::erase_if(meters_, [&](const auto& entry) {
+      const Meter& meter = *entry.second;
+      return entry.second.use_count() == 1 && std::max(meter.bytes_empty, meter.requests_empty) <= last_;
+    });
+    tidy_at_ = 2 * std::max(applications_.size(), meters_.size()) + kKeptIdle;
   }
 
   struct Release {
@@ -201,6 +254,8 @@ class Fair final : public QueuedPolicy {
     auto operator<=>(const Release&) const = default;
   };
   static constexpr std::size_t kKeptIdle = 4096;
+  // In a cluster, a decision follows each grant; this is only for safety.
+  static constexpr Duration kAskAgain = std::chrono::seconds(1);
 
   Shares shares_;
   Duration burst_;
@@ -208,8 +263,11 @@ class Fair final : public QueuedPolicy {
   std::size_t tidy_at_ = kKeptIdle;  // applications known before idle ones are forgotten
   TimePoint last_{};
   Pool<JobKey, ApplicationQueue> applications_;
+  std::map<LimitKey, std::shared_ptr<Meter>> meters_;
   IndexedHeap<std::uint64_t> ready_;  // applications whose requests may be served
   IndexedHeap<Release> throttled_;    // applications that have reached a limit
+  std::shared_ptr<ClusterLimits> cluster_;
+  std::uint64_t version_ = 0;  // of cluster_, when throttled applications were last released
 };
 
 template <typename Number>
@@ -218,15 +276,37 @@ bool parse_number(std::string_view text, Number& value) {
   return error == std::errc{} && end == text.data() + text.size();
 }
 
+// "user:1000", "user:*" or "name:ior". Nothing: another kind of name. False: it is wrong.
+std::optional<bool> read_group(std::string_view name, const RateLimit& limit, GroupLimits& groups) {
+  constexpr std::string_view kUser = "user:", kName = "name:";
+  UserId user = 0;
+  if (name.starts_with(kName)) {
+    groups.names[std::string(name.substr(kName.size()))] = limit;
+    return name.size() > kName.size();
+  }
+  if (!name.starts_with(kUser)) return std::nullopt;
+  if (name.substr(kUser.size()) == "*")
+    groups.other_users = limit;
+  else if (parse_number(name.substr(kUser.size()), user))
+    groups.users[user] = limit;
+  else
+    return false;
+  return true;
+}
+std::optional<bool> read_group(std::string_view, double, GroupLimits&) {
+  return std::nullopt;
+}
+
 // Splits "17=x, 17@1000=y, *=z" and stores the values, which `parse` reads: of application 17, of application 17 of
-// user 1000, and of all others.
+// user 1000, and of all others. Limits may also be of users and names.
 template <typename Value>
 Result<void> read_settings(std::string_view option, std::string_view text, Settings<Value>& settings,
-                           bool (*parse)(std::string_view, Value&)) {
+                           GroupLimits& groups, bool (*parse)(std::string_view, Value&)) {
   const auto wrong = [&](std::string_view part) {
-    return fail(ErrorCode::kInvalid,
-                fmt::format("policy 'fair': option '{}': '{}' is wrong; write e.g. {}", option, part,
-                            option == "weights" ? "'17=4, 18@1000=2, *=1'" : "'17=100MB/s, 18=500/s, *=1GB/s+2000/s'"));
+    return fail(
+        ErrorCode::kInvalid,
+        fmt::format("policy 'fair': option '{}': '{}' is wrong; write e.g. {}", option, part,
+                    option == "weights" ? "'17=4, 18@1000=2, *=1'" : "'17=100MB/s, 18=500/s, user:1000=1GB/s+2000/s'"));
   };
   while (!text.empty()) {
     std::string_view part = text.substr(0, text.find(','));
@@ -240,6 +320,10 @@ Result<void> read_settings(std::string_view option, std::string_view text, Setti
     const std::string_view name = part.substr(0, equals);
     const auto at = name.find('@');
     JobKey key;
+    if (const auto group = read_group(name, value, groups)) {
+      if (!*group) return wrong(part);
+      continue;
+    }
     if (name == "*")
       settings.others = value;
     else if (!parse_number(name.substr(0, at), key.application))
@@ -260,7 +344,7 @@ bool parse_weight(std::string_view text, double& weight) {
 }
 
 // "100MB/s", "500/s" or both with a plus between them.
-bool parse_limit(std::string_view text, Limit& limit) {
+bool parse_limit(std::string_view text, RateLimit& limit) {
   while (!text.empty()) {
     std::string_view part = text.substr(0, text.find('+'));
     text.remove_prefix(std::min(text.size(), part.size() + 1));
@@ -269,17 +353,18 @@ bool parse_limit(std::string_view text, Limit& limit) {
     const bool plain = std::all_of(part.begin(), part.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
     const auto amount = parse_bytes(part);
     if (!amount || amount->count() == 0) return false;
-    (plain ? limit.requests_per_second : limit.bytes_per_second) = static_cast<double>(amount->count());
+    (plain ? limit.requests : limit.bytes) = amount->count();
   }
   return limit.any();
 }
 
 Result<std::unique_ptr<Policy>> make_fair(const OptionValues& options) {
   Shares shares;
-  auto weights = read_settings("weights", options.text("weights"), shares.weights, parse_weight);
+  auto weights = read_settings("weights", options.text("weights"), shares.weights, shares.groups, parse_weight);
   if (!weights) return Failure(weights.error());
-  auto limits = read_settings("limits", options.text("limits"), shares.limits, parse_limit);
+  auto limits = read_settings("limits", options.text("limits"), shares.limits, shares.groups, parse_limit);
   if (!limits) return Failure(limits.error());
+  shares.limited = !options.text("limits").empty();
   return std::make_unique<Fair>(std::move(shares), options.duration("burst"));
 }
 
@@ -301,12 +386,13 @@ PolicyInfo fair_policy() {
            {.name = "limits",
             .kind = Kind::kText,
             .fallback = "",
-            .help =
-                "Limits by application id, e.g. '17=100MB/s, 18@1000=500/s, *=1GB/s+2000/s'; applications not listed "
-                "have none"},
+            .help = "Limits by application id, e.g. '17=100MB/s, 18@1000=500/s, *=1GB/s+2000/s'; of all jobs of a user "
+                    "together, 'user:1000=1GB/s' ('user:*': of each other user); of all jobs with one name together, "
+                    "'name:ior=1GB/s'. What is not listed has none. On the nodes of a cluster, limits hold for the "
+                    "cluster"},
            {.name = "burst",
             .kind = Kind::kDuration,
-            .fallback = "100ms",
+            .fallback = "50ms",
             .help = "After an idle period an application may use this much time's worth of its limit at once"}},
       .bound = {OvertakingBound::Scope::kApplication, ""},
       .make = make_fair};

@@ -99,6 +99,33 @@ TEST(Fair, ALimitInRequestsPerSecondHoldsAndHarmsNobodyElse) {
   EXPECT_NEAR(std::chrono::duration<double>(time_to_drain(*policy, at_ms(0))).count(), 0.49, 0.02);
 }
 
+// Three jobs of user 1000 have 1 MB/s together, a job of user 1001 has its own.
+TEST(Fair, ALimitOfAUserHoldsForItsJobsTogether) {
+  auto policy = make("fair", {{"limits", "user:1000=1MB/s, user:*=2MB/s"}, {"burst", "0"}});
+  RequestId id = 1;
+  std::map<RequestId, UserId> users;
+  for (ApplicationId application : {1, 2, 3, 4})
+    for (int i = 0; i < 1000; ++i) {
+      Request request = from(id, application, 1000);
+      request.stamp.user = users[id++] = application == 4 ? 1001 : 1000;
+      policy->add(request, at_ms(0));
+    }
+  std::map<UserId, double> served;
+  for (int ms = 0; ms < 1000; ++ms)
+    for (Decision decision = policy->next(at_ms(ms)); std::holds_alternative<Dispatch>(decision);
+         decision = policy->next(at_ms(ms)))
+      served[users[std::get<Dispatch>(decision).batch.requests.front().id]] += 1000;
+  EXPECT_NEAR(served[1000], 1e6, 2000);
+  EXPECT_NEAR(served[1001], 1e6, 2000);  // it has no more
+}
+
+TEST(Fair, LimitsOfUsersAndNamesThatAreWrongAreRefused) {
+  for (const char* limits : {"user:=1MB/s", "user:bob=1MB/s", "name:=1MB/s", "user:1000=1MB", "name:x"})
+    EXPECT_FALSE(make_policy("fair", {{"limits", limits}})) << limits;
+  EXPECT_FALSE(make_policy("fair", {{"weights", "user:1000=2"}}));
+  EXPECT_TRUE(make_policy("fair", {{"limits", "user:1000=1MB/s, name:a b=5/s, 7=1MB/s"}}));
+}
+
 TEST(Fair, AClockThatJumpsBackDoesNotFreezeALimitedApplication) {
   auto policy = make("fair", {{"limits", "*=1MB/s"}});
   const TimePoint noon{12h};

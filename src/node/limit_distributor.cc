@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "node/limit_distributor.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tutti::node {
+
+void LimitDistributor::Bucket::fill(const Flow& flow, TimePoint now) {
+  const double seconds = std::chrono::duration<double>(std::max(Duration{}, now - filled)).count();
+  unassigned += flow.rate * seconds;
+  rate = flow.rate;
+  filled = now;
+  double waiting = 0;
+  for (auto asker = askers.begin(); asker != askers.end();) {
+    if (asker->second.asked + kAsksWithin < now || asker->second.waiting == 0) {
+      unassigned += asker->second.entitled;
+      asker = askers.erase(asker);
+    } else {
+      waiting += (asker++)->second.waiting;
+    }
+  }
+  double all = unassigned;
+  for (const auto& [node, asker] : askers) all += asker.entitled;
+  if (all > flow.burst) unassigned -= all - flow.burst;
+  if (waiting == 0) return;
+  const double assigned = std::exchange(unassigned, 0);
+  for (auto& [node, asker] : askers) asker.entitled += assigned * asker.waiting / waiting;
+}
+
+std::uint64_t LimitDistributor::Bucket::grant(std::size_t node, std::uint64_t wanted, std::uint64_t next) {
+  Asker& own = askers[node];
+  double all = unassigned, most = own.entitled;
+  for (const auto& [other, asker] : askers) {
+    all += asker.entitled;
+    most = std::max(most, asker.entitled);
+  }
+  const auto paid = static_cast<std::uint64_t>(std::max(0.0, std::floor(own.entitled)));
+  std::uint64_t granted = std::min(wanted, paid);
+  if (granted < next && all >= 0 && own.entitled >= most) granted = next;
+  own.entitled -= static_cast<double>(granted);
+  return granted;
+}
+
+bool LimitDistributor::Bucket::overdrawn(TimePoint now) const {
+  double all = unassigned + rate * std::chrono::duration<double>(now - filled).count();
+  for (const auto& [node, asker] : askers) all += asker.entitled;
+  return all < 0;
+}
+
+std::vector<LimitGrant> LimitDistributor::ask(std::size_t node, std::span<const LimitDemand> demands, Duration burst,
+                                              Shares shares, TimePoint now) {
+  const double part = static_cast<double>(shares.counted) / static_cast<double>(shares.nodes);
+  const double burst_seconds = std::chrono::duration<double>(burst).count();
+  std::vector<LimitGrant> grants;
+  for (const LimitDemand& demand : demands) {
+    Limit& limit = limits_[demand.key];
+    if (limit.used == TimePoint{}) limit.bytes.filled = limit.requests.filled = now;
+    limit.used = now;
+    LimitGrant grant{.key = demand.key};
+    const auto distribute = [&](Bucket& bucket, std::uint64_t RateLimit::*rate, std::uint64_t LimitAmount::*amount) {
+      if (demand.limit.*rate == 0) return;
+      bucket.unassigned += static_cast<double>(demand.returned.*amount);
+      Asker& asker = bucket.askers[node];
+      asker.asked = now;
+      asker.waiting = static_cast<double>(std::max(demand.waiting.*amount, demand.wanted.*amount));
+      const double flow = static_cast<double>(demand.limit.*rate) * part;
+      bucket.fill({.rate = flow, .burst = flow * burst_seconds}, now);
+      if (demand.wanted.*amount > 0 && shares.counted > 0)
+        grant.amount.*amount = bucket.grant(node, demand.wanted.*amount, demand.next.*amount);
+    };
+    distribute(limit.bytes, &RateLimit::bytes, &LimitAmount::bytes);
+    distribute(limit.requests, &RateLimit::requests, &LimitAmount::requests);
+    if (grant.amount != LimitAmount{}) grants.push_back(grant);
+  }
+  forget_unused(now);
+  return grants;
+}
+
+void LimitDistributor::forget_unused(TimePoint now) {
+  if (limits_.size() < tidy_at_) return;
+  std::erase_if(limits_, [&](const auto& entry) {
+    const Limit& limit = entry.second;
+    return limit.used + kKept < now && !limit.bytes.overdrawn(now) && !limit.requests.overdrawn(now);
+  });
+  tidy_at_ = 2 * limits_.size() + 4096;
+}
+
+}  // namespace tutti::node
