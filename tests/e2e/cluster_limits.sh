@@ -11,7 +11,7 @@ within() {  # seconds, command: until it succeeds
   local until=$((SECONDS + $1)); shift
   until "$@" >/dev/null 2>&1; do [ $SECONDS -lt $until ] || return 1; sleep 0.1; done
 }
-shows() { "$tutti" policy show --cluster "$work/c" 2>/dev/null | grep -q "$1"; }
+shows() { local text; text=$("$tutti" policy show --cluster "$work/c" 2>/dev/null) || true; grep -q "$1" <<< "$text"; }
 # Milliseconds in which job 7 writes 40 MB over all nodes. Its limit is 20 MB/s.
 put() {
   local begin; begin=$(date +%s%N)
