@@ -36,9 +36,15 @@ const Names<ScenarioFault::Kind> kFaults = {
 const Names<Gate::Kind> kGates = {
     {"none", Gate::Kind::kNone}, {"lock", Gate::Kind::kLock}, {"backoff", Gate::Kind::kBackoff}};
 
-const Names<Trick> kTricks = {
-    {"none", Trick::kNone}, {"understate", Trick::kUnderstate}, {"overstate", Trick::kOverstate}, {"cut", Trick::kCut},
-    {"ids", Trick::kIds},   {"clock", Trick::kClock},           {"clock-hour", Trick::kClockHour}};
+const Names<Trick> kTricks = {{"none", Trick::kNone},
+                              {"understate", Trick::kUnderstate},
+                              {"overstate", Trick::kOverstate},
+                              {"cut", Trick::kCut},
+                              {"ids", Trick::kIds},
+                              {"clock", Trick::kBehind},
+                              {"clock-hour", Trick::kHourBehind},
+                              {"clock-ahead", Trick::kAhead},
+                              {"clock-hour-ahead", Trick::kHourAhead}};
 
 template <typename Value>
 Value choose(Section& section, std::string_view key, std::string_view fallback, const Names<Value>& names) {

@@ -7,8 +7,8 @@ namespace tutti::sim {
 namespace {
 
 void shift(Stamp& stamp, Duration by) {
-  stamp.issued -= by;
-  stamp.phase_start -= by;
+  stamp.issued += by;
+  stamp.phase_start += by;
 }
 
 void cut(Stamp& stamp) {
@@ -37,9 +37,13 @@ void apply(Trick trick, Stamp& stamp) {
       cut(stamp);
       stamp.application = (1u << 20) + static_cast<ApplicationId>(stamp.operation);
       return;
-    case Trick::kClock:
+    case Trick::kBehind:
+      return shift(stamp, std::chrono::milliseconds(-10));
+    case Trick::kHourBehind:
+      return shift(stamp, std::chrono::hours(-1));
+    case Trick::kAhead:
       return shift(stamp, std::chrono::milliseconds(10));
-    case Trick::kClockHour:
+    case Trick::kHourAhead:
       return shift(stamp, std::chrono::hours(1));
   }
 }

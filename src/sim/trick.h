@@ -14,8 +14,10 @@ enum class Trick : std::uint8_t {
   kOverstate,   // states ten times the size
   kCut,         // every operation is a phase of its own, whose size is stated correctly
   kIds,         // the same, and every operation has another application id
-  kClock,       // the clock is 10 ms behind
-  kClockHour,   // the clock is an hour behind
+  kBehind,      // the clock is 10 ms behind
+  kHourBehind,  // the clock is an hour behind
+  kAhead,       // the clock is 10 ms ahead
+  kHourAhead,   // the clock is an hour ahead
 };
 
 // Changes an honest stamp.
