@@ -68,6 +68,8 @@ struct ClientOptions {
   Cluster cluster;
   // Default: TUTTI_APP, else the batch system's job number, else the POSIX session id.
   std::optional<ApplicationId> application{};
+  // False: `application` is no job number, so that nodes do not compare it with the batch system's.
+  bool application_is_job = true;
   // Number of processes of the application. Each is assumed to transfer about as much as this one. Default: 1 if
   // `application` is set, else TUTTI_PROCESSES, else the number that srun or mpirun started, else 1.
   std::optional<std::uint32_t> processes{};
@@ -150,12 +152,14 @@ struct WritePart {
   std::span<const std::byte> from{};
 };
 
-// How a file is striped: stripe i is on targets[i % stripe_count]. On CephFS this holds for the first objects only.
+// How a file is striped: stripe i is on targets[i % stripe_count]. On CephFS this holds for the first objects only; the
+// next stripe_count objects are on the targets after these, cyclic.
 struct FileLayout {
   Bytes stripe_size{};
   std::uint32_t stripe_count = 0;
   std::vector<TargetId> targets{};
   std::string source{};  // where the layout was read from: "lustre", "ceph", "cluster configuration", ...
+  Bytes object_size{};   // on CephFS: stripe_count objects of this size follow each other. 0: objects never end
 };
 
 // An open file. Thread-safe. Keeps its client's connections open.

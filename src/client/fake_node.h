@@ -33,8 +33,13 @@ class FakeNode final : public net::Handler {
     TimePoint at{};  // net::steady_now()
   };
 
-  FakeNode(FakeDisk& disk, std::string name, wire::Limits limits = {})
-      : disk_(disk), name_(std::move(name)), limits_(limits), transport_(net::Transport::create({}).value()) {
+  // `socket`: of the node, for clients in other processes; empty: only clients of this process reach it.
+  FakeNode(FakeDisk& disk, std::string name, wire::Limits limits = {}, std::string socket = {})
+      : disk_(disk),
+        name_(std::move(name)),
+        socket_(std::move(socket)),
+        limits_(limits),
+        transport_(net::Transport::create({}).value()) {
     start();
   }
 
@@ -43,7 +48,12 @@ class FakeNode final : public net::Handler {
     net::ListenOptions options{.node = name_, .limits = limits_};
     options.fence_time = fence_time;
     if (boot) options.instance = {.boot = {std::byte{*boot}}, .process = 1};
-    listener_ = transport_->listen({net::Endpoint::Kind::kLocal, name_, 0}, options, *this).value();
+    const bool local = socket_.empty();
+    listener_ =
+        transport_
+            ->listen({local ? net::Endpoint::Kind::kLocal : net::Endpoint::Kind::kUnix, local ? name_ : socket_, 0},
+                     options, *this)
+            .value();
   }
   void die() { listener_.reset(); }
 
@@ -132,6 +142,12 @@ class FakeNode final : public net::Handler {
       case wire::Type::kLookup: {
         const auto request = wire::decode<wire::LookupRequest>(message.header, message.body).value();
         return attributes<wire::LookupRequest>(from, message, request.path);
+      }
+      case wire::Type::kStat: {
+        const auto request = wire::decode<wire::StatRequest>(message.header, message.body).value();
+        std::string path;
+        if (auto head = find({.file = request.file}, path); head.status != 0) return refuse(from, message, head);
+        return attributes<wire::StatRequest>(from, message, path);
       }
       case wire::Type::kUnlink: {
         const auto request = wire::decode<wire::UnlinkRequest>(message.header, message.body).value();
@@ -247,6 +263,7 @@ class FakeNode final : public net::Handler {
 
   FakeDisk& disk_;
   const std::string name_;
+  const std::string socket_;
   const wire::Limits limits_;
   std::shared_ptr<net::BufferPool> pool_ = net::BufferPool::create(Bytes(64 << 20));
   std::mutex mutex_;

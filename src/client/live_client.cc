@@ -91,7 +91,7 @@ class LiveFile final : public File {
   const std::string& path() const override { return file_->path(); }
   FileLayout layout() const override {
     const Layout& layout = file_->layout();
-    return {layout.stripe_size, layout.stripe_count, layout.targets, layout.source};
+    return {layout.stripe_size, layout.stripe_count, layout.targets, layout.source, layout.object_size};
   }
   TimeSpent time_spent() const override { return file_->time_spent(); }
   OpenFile& open_file() const { return *file_; }
@@ -264,7 +264,7 @@ Result<std::unique_ptr<job::Turns>> turns_of(const ClientOptions& options, const
 
 Result<net::ConnectOptions> connect_options(const ClientOptions& options, const job::Identity& identity) {
   net::ConnectOptions connect{.job = identity.name,
-                              .claimed_job = {identity.application, identity.numbered},
+                              .claimed_job = {identity.application, identity.numbered && options.application_is_job},
                               .munge = options.cluster.munge,
                               .node_user = options.cluster.node_user,
                               .timeout = kConnectTimeout};

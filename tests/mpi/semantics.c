@@ -161,7 +161,8 @@ static void memories(const char* name) {
 static void wrong_hints(const char* name) {
   const char* const wrong[][2] = {{"tutti_plan", "fastest"},     {"tutti_agents_per_target", "-1"},
                                   {"tutti_buffer", "12"},        {"striping_unit", "-4096"},
-                                  {"striping_factor", "100000"}, {"tutti_turn", "perhaps"}};
+                                  {"striping_factor", "100000"}, {"tutti_turn", "perhaps"},
+                                  {"tutti_route", "server"}};
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) {
     MPI_Info info;
     MPI_File file = MPI_FILE_NULL;
@@ -358,15 +359,17 @@ int main(int argc, char** argv) {
   memories(name);
   wrong_hints(name);
   wrong_views(name);
-  failed_write(name, "resonant");
-  failed_write(name, "timed");
-  failed_write(name, "two-phase");
   failed_split(name);
   large_messages(name);
   no_memory(name, "independent");
   no_memory(name, "timed");
   prefixed();
-  replaced(name);
+  if (!getenv("TUTTI_ROUTE")) { /* limits of this process do not hold for nodes; nodes open files by name */
+    failed_write(name, "resonant");
+    failed_write(name, "timed");
+    failed_write(name, "two-phase");
+    replaced(name);
+  }
   int all = 0;
   MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0 && all == 0) puts("all calls behave as MPI says");

@@ -87,7 +87,7 @@ Result<void> MountFile::open() {
   return {};
 }
 
-Result<void> MountFile::write(std::span<const FilePart> parts) {
+Result<void> MountFile::write(std::span<const FilePart> parts, const Issue& issue) {
   if (parts.empty()) return {};
   if (auto opened = open(); !opened) return opened;
   written_ = true;
@@ -96,10 +96,11 @@ Result<void> MountFile::write(std::span<const FilePart> parts) {
       parts, done, [this](const Call& c) { return ::pwritev(file_.get(), c.buffers.data(), c.count, c.offset); });
   if (error != 0) return failed("cannot write", options_.path, error);
   if (!parts.empty()) return failed("cannot write", options_.path, ENOSPC);  // pwritev() returned 0
+  if (issue.issued) issue.issued();
   return {};
 }
 
-Result<std::uint64_t> MountFile::read(std::span<const FilePart> parts) {
+Result<std::uint64_t> MountFile::read(std::span<const FilePart> parts, const Issue& issue) {
   constexpr auto kInside = std::numeric_limits<std::uint64_t>::max();
   if (parts.empty()) return kInside;
   if (auto opened = open(); !opened) return Failure(opened.error());
@@ -121,6 +122,7 @@ Result<std::uint64_t> MountFile::read(std::span<const FilePart> parts) {
     } while (!parts.empty() && parts.front().offset >= end);
     done = 0;
   }
+  if (issue.issued) issue.issued();
   return end;
 }
 

@@ -12,6 +12,7 @@ namespace tutti::mpi {
 void Activity::add(const Activity& other) {
   collectives += other.collectives;
   plain += other.plain;
+  carried += other.carried;
   read += other.read;
   written += other.written;
   for (std::size_t i = 0; i < kPlans; ++i) plans[i] += other.plans[i];
@@ -30,11 +31,12 @@ std::string describe(const Activity& activity, std::uint64_t ranks) {
     return format(Duration(static_cast<std::int64_t>(sum / std::max<std::uint64_t>(ranks, 1))));
   };
   return fmt::format(
-      "{} collective calls rearranged (plans: {}), {} left to the MPI library; {} read, {} written; time per rank: {} "
-      "in "
-      "exchange, {} in I/O, {} waiting for a turn",
-      activity.collectives, plans.empty() ? "none" : plans, activity.plain, format(Bytes(activity.read)),
-      format(Bytes(activity.written)), mean(activity.exchange), mean(activity.io), mean(activity.turn));
+      "{} collective calls rearranged (plans: {}), {} left to the MPI library; {}{} read, {} written; time per rank: "
+      "{} in exchange, {} in I/O, {} waiting for a turn",
+      activity.collectives, plans.empty() ? "none" : plans, activity.plain,
+      activity.carried > 0 ? fmt::format("{} calls through nodes; ", activity.carried) : "",
+      format(Bytes(activity.read)), format(Bytes(activity.written)), mean(activity.exchange), mean(activity.io),
+      mean(activity.turn));
 }
 
 }  // namespace tutti::mpi

@@ -5,6 +5,7 @@
 #include <tutti/base.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -18,6 +19,7 @@ struct Activity {
 
   std::uint64_t collectives = 0;  // rearranged; counted by rank 0 of the file
   std::uint64_t plain = 0;        // carried out by the MPI library
+  std::uint64_t carried = 0;      // calls through nodes: collective ones once, those of single ranks each
   std::uint64_t read = 0, written = 0;
   std::array<std::uint64_t, kPlans> plans{};  // collectives by the plan that was used
   // In nanoseconds. Reports show the mean of all ranks.
@@ -26,6 +28,11 @@ struct Activity {
   void add(const Activity& other);
 };
 static_assert(sizeof(Activity) % sizeof(std::uint64_t) == 0);
+
+// Adds to a counter. Thread-safe, because several threads of a rank may use a file.
+inline void add(std::uint64_t& counter, std::uint64_t value) {
+  std::atomic_ref(counter).fetch_add(value, std::memory_order_relaxed);
+}
 
 // One line; `ranks`: of the job's files.
 std::string describe(const Activity& activity, std::uint64_t ranks);

@@ -95,6 +95,18 @@ Result<void> apply_stripe_count(Settings& settings, std::string_view value) {
   return set_integer(settings.stripe_count, value, {0, 65536});
 }
 
+Result<void> apply_route(Settings& settings, std::string_view value) {
+  if (value != "direct" && value != "nodes") return wrong();
+  settings.route = value == "nodes" ? Route::kNodes : Route::kDirect;
+  return {};
+}
+
+Result<void> set_text(ShortText& into, std::string_view value) {
+  if (value.size() > ShortText::kMost) return wrong();
+  into = ShortText(value);
+  return {};
+}
+
 Result<void> apply_report(Settings& settings, std::string_view value) {
   if (value != "0" && value != "1") return wrong();
   settings.report = value == "1";
@@ -141,6 +153,15 @@ const std::vector<SettingInfo>& setting_table() {
       {"phase_gap", "tutti_phase_gap", "TUTTI_PHASE_GAP", "1ms to 1h",
        [](Settings& s, std::string_view v) {
          return set_duration(s.gap, v, std::chrono::milliseconds(1), std::chrono::hours(1));
+       }},
+      {"route", "tutti_route", "TUTTI_ROUTE", "direct or nodes", apply_route},
+      {"cluster", "tutti_cluster", "TUTTI_CLUSTER", "a path of at most 1023 bytes",
+       [](Settings& s, std::string_view v) { return set_text(s.cluster, v); }},
+      {"directory", "tutti_directory", "TUTTI_DIRECTORY", "a path of at most 1023 bytes",
+       [](Settings& s, std::string_view v) { return set_text(s.directory, v); }},
+      {"give_up", "tutti_give_up", "TUTTI_GIVE_UP", "1s to 24h",
+       [](Settings& s, std::string_view v) {
+         return set_duration(s.give_up, v, std::chrono::seconds(1), std::chrono::hours(24));
        }},
       {"report", nullptr, "TUTTI_REPORT", "0 or 1", apply_report},
   };

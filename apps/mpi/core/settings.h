@@ -5,6 +5,7 @@
 #include <tutti/base.h>
 #include <tutti/sched.h>
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -23,6 +24,25 @@ enum class TurnAt : std::uint8_t {
   kOpen,        // when the file is opened for writing, until it is closed
 };
 
+// How data reaches the file.
+enum class Route : std::uint8_t {
+  kDirect,  // by system calls on the mount
+  kNodes,   // carried by the nodes of a cluster
+};
+
+// A text in a struct that is sent as bytes.
+class ShortText {
+ public:
+  static constexpr std::size_t kMost = 1023;
+
+  ShortText() = default;
+  explicit ShortText(std::string_view text) { text.copy(text_.data(), kMost); }
+  std::string text() const { return text_.data(); }
+
+ private:
+  std::array<char, kMost + 1> text_{};  // the rest is zeros
+};
+
 struct Settings {
   bool rearrange = true;  // false: tutti_plan=off
   collective::Options plan{};
@@ -33,6 +53,10 @@ struct Settings {
   std::uint32_t stripe_count = 0;              // 0: not set
   Duration gap = std::chrono::seconds(1);      // a pause of this length ends a phase and its turn
   bool report = false;                         // at MPI_Finalize
+  Route route = Route::kDirect;
+  ShortText cluster{};                           // cluster file or its directory; empty: the client's default
+  ShortText directory{};                         // that the cluster serves; empty: as the cluster file says
+  Duration give_up = std::chrono::seconds(120);  // limit on one read or write through nodes
 
   // As bytes, for a broadcast. decode() accepts only what encode() made.
   std::string encode() const;

@@ -43,7 +43,10 @@ TEST(Settings, WrongValuesNameTheKeyAndWhatIsAccepted) {
                                                                      {"striping_factor", "-2"},
                                                                      {"tutti_app", "4294967296"},
                                                                      {"tutti_phase_gap", "-1s"},
-                                                                     {"tutti_turn", "1"}}) {
+                                                                     {"tutti_turn", "1"},
+                                                                     {"tutti_route", "node"},
+                                                                     {"tutti_cluster", std::string(1024, 'a')},
+                                                                     {"tutti_give_up", "0s"}}) {
     const auto read = read_settings({from({{key, value}}), {}, {}}, {});
     ASSERT_TRUE(read.error) << key;
     EXPECT_EQ(read.error->where, SettingsError::Where::kHint);
@@ -97,11 +100,13 @@ TEST_F(MountFiles, WriteAndReadLists) {
   std::ofstream(path_).close();
   MountFile file({path_, true, true, 0});
   auto a = bytes(10, 0), b = bytes(5, 50), c = bytes(3, 90);
-  ASSERT_TRUE(file.write(std::vector<FilePart>{{0, a.data(), 10}, {10, b.data(), 5}, {100, c.data(), 3}}));
+  ASSERT_TRUE(file.write(std::vector<FilePart>{{0, a.data(), 10}, {10, b.data(), 5}, {100, c.data(), 3}}, {}));
   std::vector<std::byte> back(200, std::byte{0xEE});
   // The last part begins inside of the file and ends after it; the one before is a hole.
-  const auto end = file.read(std::vector<FilePart>{
-      {12, back.data(), 3}, {50, back.data() + 10, 2}, {99, back.data() + 20, 10}, {200, back.data() + 40, 5}});
+  const auto end = file.read(
+      std::vector<FilePart>{
+          {12, back.data(), 3}, {50, back.data() + 10, 2}, {99, back.data() + 20, 10}, {200, back.data() + 40, 5}},
+      {});
   ASSERT_TRUE(end);
   EXPECT_EQ(*end, 103u);
   EXPECT_EQ(back[0], std::byte{52});
@@ -117,7 +122,7 @@ TEST_F(MountFiles, ReadPartsBeforeTheEndAfterPartsBehindIt) {
   std::ofstream(path_) << "0123456789";
   MountFile file({path_, true, false, 0});
   std::vector<std::byte> back(20, std::byte{0xEE});
-  EXPECT_EQ(*file.read(std::vector<FilePart>{{50, back.data(), 5}, {2, back.data() + 5, 3}}), 10u);
+  EXPECT_EQ(*file.read(std::vector<FilePart>{{50, back.data(), 5}, {2, back.data() + 5, 3}}, {}), 10u);
   EXPECT_EQ(back[0], std::byte{0xEE});
   EXPECT_EQ(back[5], std::byte{'2'});
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collective reads and writes, blocking and split.
+// Reads and writes: collective ones, blocking and split, and those of one rank alone.
 #include <fmt/format.h>
 
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -146,11 +147,15 @@ Gathered gather(const OpenFile& file, const Local& local, Direction direction) {
   return gathered;
 }
 
-// The same on all ranks: decides without communication whether a call is rearranged.
-bool rearranged(const OpenFile& file, Direction direction) {
+// Whether this library may carry out an access instead of the MPI library. The same on all ranks.
+bool ours(const OpenFile& file, Direction direction) {
   const bool permitted = direction == Direction::kWrite ? file.writable() : file.readable();
-  return permitted && file.settings.rearrange && file.native && !file.atomic && !file.left_to_mpi &&
-         !file.sequential() && file.size > 1;
+  return permitted && file.settings.rearrange && file.native && !file.atomic && !file.left_to_mpi && !file.sequential();
+}
+
+// The same on all ranks: decides without communication whether a collective call is rearranged.
+bool rearranged(const OpenFile& file, Direction direction) {
+  return ours(file, direction) && file.size > 1;
 }
 
 Outcome plain(OpenFile& file) {
@@ -158,11 +163,39 @@ Outcome plain(OpenFile& file) {
   return {.plain = true};
 }
 
-void count(OpenFile& file, const collective::RankPlan& plan, Direction direction, std::uint64_t bytes) {
-  (direction == Direction::kWrite ? file.activity.written : file.activity.read) += bytes;
+void count_bytes(OpenFile& file, Direction direction, std::uint64_t bytes) {
+  add(direction == Direction::kWrite ? file.activity.written : file.activity.read, bytes);
+}
+
+void count_collective(OpenFile& file, const collective::RankPlan& plan) {
   if (file.rank != 0) return;
   ++file.activity.collectives;
+  if (file.carried) add(file.activity.carried, 1);
   ++file.activity.plans[static_cast<std::size_t>(plan.kind)];
+}
+
+// Collective. All parts of the call are one operation: rank 0 makes its stamp. Nothing: the data is not carried.
+std::optional<Stamp> share_stamp(const OpenFile& file, Bytes bytes) {
+  static_assert(std::is_trivially_copyable_v<Stamp>);
+  if (!file.carried || bytes == Bytes{}) return std::nullopt;
+  Stamp stamp;
+  if (file.rank == 0) stamp = file.carried->stamp_together(bytes);
+  PMPI_Bcast(&stamp, sizeof stamp, MPI_BYTE, 0, file.comm);
+  return stamp;
+}
+
+// The outcome of a transfer, and the new position of the file pointer.
+Outcome finish(OpenFile& file, const Access& access, const Local& local, const Agreement& result) {
+  if (result.code != kFine) return {.result = raise_error(access.handle, static_cast<int>(result.code))};
+  Outcome outcome{.bytes = local.bytes};
+  if (access.direction == Direction::kRead && result.value != INT64_MAX)
+    outcome.bytes = bytes_before(local.extents, static_cast<std::uint64_t>(result.value));
+  // The pointer moves by what was asked for, also at the end of the file (MPI 3.1, section 13.4).
+  if (!access.offset && local.bytes > 0)
+    PMPI_File_seek(access.handle, local.position + static_cast<MPI_Offset>(local.bytes) / file.view.etype_size(),
+                   MPI_SEEK_SET);
+  count_bytes(file, access.direction, outcome.bytes);
+  return outcome;
 }
 
 // Collective. Everything after the lists are known.
@@ -173,27 +206,37 @@ Outcome transfer(OpenFile& file, const Access& access, const Local& local, const
     Process::current().say_once(plan.error().message + "; such collective calls are left to the MPI library");
     return plain(file);
   }
-  const Agreement result = Transfer(file, *plan, local.list, *local.memory, access.direction).run();
+  const auto stamp = share_stamp(file, Bytes(gathered.bytes));
+  const Agreement result =
+      Transfer(file, *plan, local.list, *local.memory, access.direction, stamp ? &*stamp : nullptr).run();
   if (result.code == kFallBack) {
     file.left_to_mpi = true;
     return plain(file);
   }
-  if (result.code != kFine) return {.result = raise_error(access.handle, static_cast<int>(result.code))};
-  Outcome outcome{.bytes = local.bytes};
-  if (access.direction == Direction::kRead && result.value != INT64_MAX)
-    outcome.bytes = bytes_before(local.extents, static_cast<std::uint64_t>(result.value));
-  // The pointer moves by what was asked for, also at the end of the file (MPI 3.1, section 13.4).
-  if (!access.offset && local.bytes > 0)
-    PMPI_File_seek(access.handle, local.position + static_cast<MPI_Offset>(local.bytes) / file.view.etype_size(),
-                   MPI_SEEK_SET);
-  count(file, *plan, access.direction, outcome.bytes);
-  return outcome;
+  if (result.code == kFine) count_collective(file, *plan);
+  return finish(file, access, local, result);
+}
+
+// A collective or independent call of a file that nodes carry, by this rank alone.
+Outcome transfer_alone(OpenFile& file, const Access& access) {
+  const Local local = examine(file, access);
+  if (local.code > 0) return {.result = raise_error(access.handle, static_cast<int>(local.code))};
+  if (local.code == kFallBack) return {.plain = true};
+  collective::Options options{.kind = collective::PlanKind::kIndependent};
+  options.list_io = std::numeric_limits<std::uint32_t>::max();
+  const auto plan = collective::plan_rank({access.direction, {local.list}}, file.layout, options, 0);
+  if (!plan) return {.plain = true};
+  const Agreement result = Transfer(file, *plan, local.list, *local.memory, access.direction).run_alone();
+  if (result.code == kFallBack) return {.plain = true};
+  if (result.code == kFine) add(file.activity.carried, 1);
+  return finish(file, access, local, result);
 }
 
 // Collective.
 Outcome perform(OpenFile& file, const Access& access) {
   if (!rearranged(file, access.direction)) {
     begin_turn(file, Bytes{});
+    if (file.carried && ours(file, access.direction)) return transfer_alone(file, access);  // one process
     return plain(file);
   }
   const Local local = examine(file, access);
@@ -219,6 +262,17 @@ int blocking(const Access& access, MPI_Status* status, Plain call) {
   if (!outcome.plain && result == MPI_SUCCESS) set_status(status, outcome.bytes);
   end_use(*file);
   return result;
+}
+
+// Not collective.
+template <typename Plain>
+int independent(const Access& access, MPI_Status* status, Plain call) {
+  const auto file = Process::current().find(access.handle);
+  if (!file || !file->carried || !ours(*file, access.direction)) return call();
+  const Outcome outcome = transfer_alone(*file, access);
+  if (outcome.plain) return call();
+  if (outcome.result == MPI_SUCCESS) set_status(status, outcome.bytes);
+  return outcome.result;
 }
 
 // A split collective is complete after its begin; its end returns the result. After a failed begin the MPI library
@@ -250,6 +304,26 @@ int end(MPI_File handle, MPI_Status* status, Plain call) {
 }
 
 }  // namespace
+
+#define TUTTI_MPI_DEFINE_INDEPENDENT(suffix, Count)                                                               \
+  int File_read##suffix(MPI_File file, void* buffer, Count count, MPI_Datatype type, MPI_Status* status) {        \
+    return independent({file, Direction::kRead, std::nullopt, buffer, count, type}, status,                       \
+                       [&] { return next().File_read##suffix(file, buffer, count, type, status); });              \
+  }                                                                                                               \
+  int File_write##suffix(MPI_File file, const void* buffer, Count count, MPI_Datatype type, MPI_Status* status) { \
+    return independent({file, Direction::kWrite, std::nullopt, const_cast<void*>(buffer), count, type}, status,   \
+                       [&] { return next().File_write##suffix(file, buffer, count, type, status); });             \
+  }                                                                                                               \
+  int File_read_at##suffix(MPI_File file, MPI_Offset offset, void* buffer, Count count, MPI_Datatype type,        \
+                           MPI_Status* status) {                                                                  \
+    return independent({file, Direction::kRead, offset, buffer, count, type}, status,                             \
+                       [&] { return next().File_read_at##suffix(file, offset, buffer, count, type, status); });   \
+  }                                                                                                               \
+  int File_write_at##suffix(MPI_File file, MPI_Offset offset, const void* buffer, Count count, MPI_Datatype type, \
+                            MPI_Status* status) {                                                                 \
+    return independent({file, Direction::kWrite, offset, const_cast<void*>(buffer), count, type}, status,         \
+                       [&] { return next().File_write_at##suffix(file, offset, buffer, count, type, status); });  \
+  }
 
 #define TUTTI_MPI_DEFINE(suffix, Count)                                                                                \
   int File_read_all##suffix(MPI_File file, void* buffer, Count count, MPI_Datatype type, MPI_Status* status) {         \
@@ -289,8 +363,10 @@ int end(MPI_File handle, MPI_Status* status, Plain call) {
   }
 
 TUTTI_MPI_DEFINE(, int)
+TUTTI_MPI_DEFINE_INDEPENDENT(, int)
 #if MPI_VERSION >= 4
 TUTTI_MPI_DEFINE(_c, MPI_Count)
+TUTTI_MPI_DEFINE_INDEPENDENT(_c, MPI_Count)
 #endif
 
 int File_read_all_end(MPI_File file, void* buffer, MPI_Status* status) {

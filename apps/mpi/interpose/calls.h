@@ -44,6 +44,19 @@ namespace tutti::mpi {
        (MPI_File file, MPI_Offset offset, const void* buffer, Count count, MPI_Datatype type),                     \
        (file, offset, buffer, count, type))
 
+// Data access of one rank alone.
+#define TUTTI_MPI_INDEPENDENT_CALLS(CALL, suffix, Count)                                                            \
+  CALL(File_read##suffix, (MPI_File file, void* buffer, Count count, MPI_Datatype type, MPI_Status* status),        \
+       (file, buffer, count, type, status))                                                                         \
+  CALL(File_write##suffix, (MPI_File file, const void* buffer, Count count, MPI_Datatype type, MPI_Status* status), \
+       (file, buffer, count, type, status))                                                                         \
+  CALL(File_read_at##suffix,                                                                                        \
+       (MPI_File file, MPI_Offset offset, void* buffer, Count count, MPI_Datatype type, MPI_Status* status),        \
+       (file, offset, buffer, count, type, status))                                                                 \
+  CALL(File_write_at##suffix,                                                                                       \
+       (MPI_File file, MPI_Offset offset, const void* buffer, Count count, MPI_Datatype type, MPI_Status* status),  \
+       (file, offset, buffer, count, type, status))
+
 #define TUTTI_MPI_END_CALLS(CALL)                                                                           \
   CALL(File_read_all_end, (MPI_File file, void* buffer, MPI_Status* status), (file, buffer, status))        \
   CALL(File_write_all_end, (MPI_File file, const void* buffer, MPI_Status* status), (file, buffer, status)) \
@@ -52,15 +65,18 @@ namespace tutti::mpi {
 
 // MPI 4 adds calls whose count is an MPI_Count.
 #if MPI_VERSION >= 4
-#define TUTTI_MPI_LARGE_CALLS(CALL) TUTTI_MPI_DATA_CALLS(CALL, _c, MPI_Count)
+#define TUTTI_MPI_LARGE_CALLS(CALL)         \
+  TUTTI_MPI_DATA_CALLS(CALL, _c, MPI_Count) \
+  TUTTI_MPI_INDEPENDENT_CALLS(CALL, _c, MPI_Count)
 #else
 #define TUTTI_MPI_LARGE_CALLS(CALL)
 #endif
 
-#define TUTTI_MPI_CALLS(CALL)       \
-  TUTTI_MPI_FILE_CALLS(CALL)        \
-  TUTTI_MPI_DATA_CALLS(CALL, , int) \
-  TUTTI_MPI_END_CALLS(CALL)         \
+#define TUTTI_MPI_CALLS(CALL)              \
+  TUTTI_MPI_FILE_CALLS(CALL)               \
+  TUTTI_MPI_DATA_CALLS(CALL, , int)        \
+  TUTTI_MPI_INDEPENDENT_CALLS(CALL, , int) \
+  TUTTI_MPI_END_CALLS(CALL)                \
   TUTTI_MPI_LARGE_CALLS(CALL)
 
 // The functions of the MPI library itself.

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "base/live_world.h"
 #include "base/print_error.h"
@@ -94,6 +95,51 @@ void Process::end_turns() {
     turns = std::move(turns_);
     turns_of_process = nullptr;
   }
+}
+
+namespace {
+
+// The application's number is the same on all ranks, also if the environment of this one says another.
+Result<ClientOptions> client_options(const std::string& cluster_file, std::uint64_t number, const Settings& settings) {
+  auto cluster = load_cluster(cluster_file);
+  if (!cluster) return Failure(cluster.error());
+  const auto identity = job::identify_process({.order_ids = cluster->order_ids});
+  if (!identity) return Failure(identity.error());
+  ClientOptions options{.cluster = std::move(*cluster)};
+  if (!identity->numbered || identity->number != number) {
+    options.application = static_cast<ApplicationId>(number);
+    options.application_is_job = settings.application.has_value();
+    options.processes = identity->processes;
+    if (const char* order = std::getenv("TUTTI_ORDER"); order && *order) options.order = identity->order;
+  }
+  options.gate = "off";  // JobTurns asks for turns
+  options.phase_gap = settings.gap;
+  options.give_up = settings.give_up;
+  return options;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Client>> Process::client(const std::string& cluster_file, const Settings& settings) {
+  Lock connecting(connecting_);
+  std::uint64_t number = 0;
+  {
+    Lock lock(mutex_);
+    number = application_.value_or(0);
+  }
+  auto& known = clients_[{cluster_file, number}];
+  if (known) return known;
+  auto options = client_options(cluster_file, number, settings);
+  if (!options) return Failure(options.error());
+  auto client = Client::connect(std::move(*options));
+  if (!client) return Failure(client.error());
+  known = std::move(*client);
+  return known;
+}
+
+void Process::disconnect() {
+  Lock connecting(connecting_);
+  clients_.clear();
 }
 
 void Process::say_once(const std::string& line) {

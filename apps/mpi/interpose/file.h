@@ -12,8 +12,8 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "mpi/core/carried_file.h"
 #include "mpi/core/job_turns.h"
-#include "mpi/core/mount_file.h"
 #include "mpi/core/report.h"
 #include "mpi/core/settings.h"
 #include "mpi/core/view.h"
@@ -28,11 +28,10 @@ struct SplitCall {
   int result = MPI_SUCCESS;
 };
 
-// One open file. MPI forbids concurrent collective calls on a file, so it needs no lock. What decides whether a call is
-// rearranged is the same on all ranks.
+// One open file. MPI forbids concurrent collective calls on a file, so it needs no lock. Independent calls of other
+// threads use `activity` and `carried`, which are thread-safe, and what does not change meanwhile. What decides whether
+// a call is rearranged is the same on all ranks.
 struct OpenFile {
-  explicit OpenFile(MountFile::Options mount_options) : mount(std::move(mount_options)) {}
-
   MPI_Comm comm = MPI_COMM_NULL;  // this library's own, of the ranks that opened the file
   int rank = 0, size = 1;
   int amode = 0;
@@ -43,8 +42,9 @@ struct OpenFile {
   bool view_known = true;  // false: the file type of this rank's view cannot be flattened
   bool native = true;      // data representation
   bool atomic = false;
-  bool left_to_mpi = false;  // because of a failure, or of where the file is
-  MountFile mount;
+  std::atomic<bool> left_to_mpi{false};  // because of a failure, or of where the file is
+  std::unique_ptr<DataFile> data{};
+  CarriedFile* carried = nullptr;  // `data`, if nodes carry it
   Activity activity{};
   SplitCall split{};
 
@@ -77,6 +77,11 @@ class Process {
   JobTurns* turns();
   void end_turns();
 
+  // This process's connection to a cluster, for this application; made at the first call. `settings`: of the file for
+  // which it is made. Errors of load_cluster() and Client::connect().
+  Result<std::shared_ptr<Client>> client(const std::string& cluster_file, const Settings& settings);
+  void disconnect();
+
   // Prints a line to standard error, once per line.
   void say_once(const std::string& line);
 
@@ -85,7 +90,12 @@ class Process {
   std::string report();
 
  private:
+  // Cluster file and application.
+  using ClientKey = std::pair<std::string, std::uint64_t>;
+
   std::atomic<std::size_t> open_{0};
+  Mutex connecting_;  // held while a thread connects; taken before mutex_
+  std::map<ClientKey, std::shared_ptr<Client>> clients_ TUTTI_GUARDED_BY(connecting_);
   Mutex mutex_;
   std::map<MPI_File, std::shared_ptr<OpenFile>> files_ TUTTI_GUARDED_BY(mutex_);
   std::optional<std::uint64_t> application_ TUTTI_GUARDED_BY(mutex_);

@@ -11,6 +11,7 @@
 
 #include "base/print_error.h"
 #include "layout/discovery.h"
+#include "mpi/core/mount_file.h"
 #include "mpi/interpose/calls.h"
 #include "mpi/interpose/datatype.h"
 #include "mpi/interpose/file.h"
@@ -49,8 +50,7 @@ SettingsMessage read_all_settings(MPI_Info info) {
   Sources sources{hints_of(info), variable, {}};
   auto configuration = read_configuration(variable("TUTTI_CONFIG").value_or(kConfiguration));
   if (configuration) sources.configuration = *configuration;
-  Settings defaults;
-  defaults.plan.nonblocking = false;  // system calls complete before the next one
+  const Settings defaults;
   auto read = read_settings(sources, defaults);
   std::string problem = configuration ? "" : configuration.error().message;
   if (read.error) problem = read.error->message;
@@ -78,6 +78,7 @@ SettingsMessage change_settings(const OpenFile& file, MPI_Info info) {
   message.settings = read.settings;
   message.settings.turn = file.settings.turn;  // these apply when a file is opened
   message.settings.application = file.settings.application;
+  message.settings.route = file.settings.route;
   return message;
 }
 
@@ -97,7 +98,16 @@ struct FileMessage {
   bool turns = false;
   bool prefixed = false;  // what MPI opened is the name without its prefix
   bool rearrange = true;
+  bool carried = false;
   collective::DeviceProfile device{};
+};
+
+// What attach() makes on every rank.
+struct Attached {
+  FileMessage message{};
+  Layout layout{};
+  std::unique_ptr<DataFile> data{};
+  CarriedFile* carried = nullptr;  // `data`
 };
 
 // ROMIO accepts the name of a file system before the path, as in "ufs:/scratch/file". The length of "ufs:", else 0.
@@ -173,27 +183,75 @@ void warn_about_hints(const std::string& path, const Layout& layout, const Setti
                     path, layout.stripe_count, layout.stripe_size.count()));
 }
 
+CarriedFile::Options carried_options(const ClusterPath& found, int amode, std::uint64_t inode,
+                                     const Settings& settings) {
+  return {[cluster = found.cluster, settings] { return Process::current().client(cluster, settings); }, found.path,
+          (amode & MPI_MODE_WRONLY) == 0, (amode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0, inode};
+}
+
+// Of rank 0, if the file is to be carried by nodes. False: it cannot be.
+bool examine_carried(const std::string& path, int amode, const Settings& settings, Attached& attached,
+                     ClusterPath& found) {
+  const auto in_cluster = find_in_cluster({settings.cluster.text(), settings.directory.text()}, path);
+  std::optional<Error> error;
+  if (in_cluster) {
+    found = *in_cluster;
+    auto file = std::make_unique<CarriedFile>(carried_options(found, amode, attached.message.inode, settings));
+    if (const auto opened = file->open(); !opened) error = opened.error();
+    attached.carried = file.get();
+    attached.data = std::move(file);
+  } else {
+    error = in_cluster.error();
+  }
+  if (error) {
+    Process::current().say_once(error->message + "; the data goes to the mount, not through nodes");
+    attached.carried = nullptr;
+    return false;
+  }
+  attached.layout = attached.carried->layout();
+  attached.message.device = found.disks ? collective::DeviceProfile::disk() : collective::DeviceProfile::flash();
+  return true;
+}
+
+// Of rank 0. The layout of a file of the mount.
+void examine_mounted(const std::string& path, const Settings& settings, std::uint64_t device, Attached& attached) {
+  const auto discovered = discover_layout(path);
+  attached.layout = choose_layout(discovered, settings);
+  attached.message.discovered = discovered.has_value();
+  attached.message.device = assume_device(attached.layout, device);
+}
+
 // Of rank 0.
-FileMessage examine(const char* name, const Settings& settings, Layout& layout) {
-  FileMessage message;
+void examine(const char* name, int amode, const Settings& settings, Attached& attached, ClusterPath& found) {
+  FileMessage& message = attached.message;
   message.prefixed = prefix_removed(name);
   const std::string path = absolute_path(name, message.prefixed);
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) message.inode = status.st_ino;
-  const auto discovered = discover_layout(path);
-  if (discovered) warn_about_hints(path, *discovered, settings);
-  layout = choose_layout(discovered, settings);
-  message.device = settings.device_set ? settings.plan.device : assume_device(layout, status.st_dev);
-  message.discovered = discovered.has_value();
+  const auto application = Process::current().application(settings.application);
+  message.application = application.number;
+  message.turns = settings.turn != TurnAt::kNever && Process::current().turns(application) != nullptr;
+  message.carried =
+      settings.route == Route::kNodes && settings.rearrange && examine_carried(path, amode, settings, attached, found);
+  if (!message.carried) examine_mounted(path, settings, status.st_dev, attached);
+  const Layout& layout = attached.layout;
+  if (message.carried || message.discovered) warn_about_hints(path, layout, settings);
+  if (settings.device_set) message.device = settings.plan.device;
   message.set = settings.stripe_count > 0;
   message.stripe_size = layout.stripe_size.count();
   message.object_size = layout.object_size.count();
   message.stripe_count = layout.stripe_count;
   message.targets = static_cast<std::uint32_t>(layout.targets.size());
-  const auto application = Process::current().application(settings.application);
-  message.application = application.number;
-  message.turns = settings.turn != TurnAt::kNever && Process::current().turns(application) != nullptr;
-  return message;
+}
+
+// Collective. Where rank 0 found the file in the cluster.
+void share_cluster_path(ClusterPath& found, MPI_Comm comm) {
+  for (std::string* text : {&found.cluster, &found.path}) {
+    std::uint64_t size = text->size();
+    PMPI_Bcast(&size, 1, MPI_UINT64_T, 0, comm);
+    text->resize(size);
+    PMPI_Bcast(text->data(), static_cast<int>(size), MPI_CHAR, 0, comm);
+  }
 }
 
 // Collective. The layout that rank 0 found.
@@ -204,34 +262,50 @@ void share_layout(FileMessage& message, Layout& layout, MPI_Comm comm, int rank)
     layout.object_size = Bytes(message.object_size);
     layout.stripe_count = message.stripe_count;
     layout.targets.resize(message.targets);
-    layout.source = message.discovered ? "file system" : message.set ? "settings" : "default";
+    layout.source = message.discovered || message.carried ? "file system" : message.set ? "settings" : "default";
   }
   static_assert(sizeof(TargetId) == 4);
   PMPI_Bcast(layout.targets.data(), static_cast<int>(message.targets), MPI_UINT32_T, 0, comm);
 }
 
+// Collective. The file's data: through the nodes, as rank 0 found it, else on the mount.
+void attach_data(const char* name, const OpenFile& file, Attached& attached, ClusterPath& found) {
+  const FileMessage& message = attached.message;
+  if (message.carried) {
+    share_cluster_path(found, file.comm);
+    if (attached.carried) return;
+    auto data = std::make_unique<CarriedFile>(carried_options(found, file.amode, message.inode, file.settings));
+    attached.carried = data.get();
+    attached.data = std::move(data);
+    return;
+  }
+  attached.data = std::make_unique<MountFile>(
+      MountFile::Options{absolute_path(name, message.prefixed), file.readable(), file.writable(), message.inode});
+}
+
 // Collective, after the MPI library has opened the file on all ranks.
 std::shared_ptr<OpenFile> attach(const char* name, int amode, const Settings& settings, MPI_Comm comm) {
-  int rank = 0, size = 1;
-  PMPI_Comm_rank(comm, &rank);
-  PMPI_Comm_size(comm, &size);
-  Layout layout;
-  FileMessage message;
-  if (rank == 0) message = examine(name, settings, layout);
-  if (rank == 0 && size > 1) message.rearrange = may_rearrange(name, message.prefixed, settings);
-  share_layout(message, layout, comm, rank);
-  Process::current().adopt(message.application);
-  const bool writes = (amode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0;
-  const bool reads = (amode & MPI_MODE_WRONLY) == 0;
-  auto file = std::make_shared<OpenFile>(
-      MountFile::Options{absolute_path(name, message.prefixed), reads, writes, message.inode});
+  auto file = std::make_shared<OpenFile>();
   file->comm = comm;
-  file->rank = rank;
-  file->size = size;
+  PMPI_Comm_rank(comm, &file->rank);
+  PMPI_Comm_size(comm, &file->size);
   file->amode = amode;
   file->settings = settings;
+  Attached attached;
+  ClusterPath found;
+  FileMessage& message = attached.message;
+  if (file->rank == 0) {
+    examine(name, amode, settings, attached, found);
+    if (file->size > 1 || message.carried) message.rearrange = may_rearrange(name, message.prefixed, settings);
+  }
+  share_layout(message, attached.layout, comm, file->rank);
+  Process::current().adopt(message.application);
+  attach_data(name, *file, attached, found);
+  file->data = std::move(attached.data);
+  file->carried = attached.carried;
   file->settings.plan.device = message.device;
-  file->layout = std::move(layout);
+  file->settings.plan.nonblocking = message.carried;  // system calls complete before the next one
+  file->layout = std::move(attached.layout);
   file->turns = message.turns;
   file->left_to_mpi = !message.rearrange;
   return file;
@@ -339,7 +413,7 @@ int File_close(MPI_File* handle) {
   const auto file = handle ? Process::current().find(*handle) : nullptr;
   if (!file) return next().File_close(handle);
   std::int64_t code = kFine;
-  if (const auto closed = file->mount.close(); !closed) {
+  if (const auto closed = file->data->close(); !closed) {
     Process::current().say_once(closed.error().message);
     code = error_class_of(closed.error());
   }
@@ -394,7 +468,7 @@ int File_sync(MPI_File handle) {
   const auto file = Process::current().find(handle);
   if (!file) return next().File_sync(handle);
   std::int64_t code = kFine;
-  if (const auto synced = file->mount.sync(); !synced) {
+  if (const auto synced = file->data->sync(); !synced) {
     Process::current().say_once(synced.error().message);
     code = error_class_of(synced.error());
   }
@@ -408,6 +482,7 @@ int Finalize() {
   Process::current().end_turns();
   const std::string report = Process::current().report();
   if (!report.empty()) print_error("tutti: {}\n", report);
+  Process::current().disconnect();
   return next().Finalize();
 }
 

@@ -35,7 +35,7 @@ std::span<const Item> in_round(const std::vector<Item>& items, std::uint32_t rou
 class Timed {
  public:
   explicit Timed(std::uint64_t& counter) : counter_(counter), start_(now()) {}
-  ~Timed() { counter_ += static_cast<std::uint64_t>((now() - start_).count()); }
+  ~Timed() { add(counter_, static_cast<std::uint64_t>((now() - start_).count())); }
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
 
@@ -48,8 +48,8 @@ class Timed {
 }  // namespace
 
 Transfer::Transfer(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine,
-                   const Memory& memory, Direction direction)
-    : file_(file), plan_(plan), mine_(mine), memory_(memory), direction_(direction) {}
+                   const Memory& memory, Direction direction, const Stamp* stamp)
+    : file_(file), plan_(plan), mine_(mine), memory_(memory), direction_(direction), stamp_(stamp) {}
 
 bool Transfer::exchanges() const {
   return plan_.kind == PlanKind::kResonant || plan_.kind == PlanKind::kTwoPhase;
@@ -99,13 +99,13 @@ std::int64_t Transfer::prepare() try {
   if (largest_buffer > 0) buffer_ = std::make_unique_for_overwrite<std::byte[]>(largest_buffer);
   if (messages_size_ > 0) messages_ = std::make_unique_for_overwrite<std::byte[]>(messages_size_);
   if (plan_.requests.empty() && plan_.direct.empty()) return kFine;
-  if (const auto opened = file_.mount.open(); !opened) {
+  if (const auto opened = file_.data->open(); !opened) {
     Process::current().say_once(opened.error().message + "; collective calls are left to the MPI library");
     return kFallBack;
   }
   return kFine;
-} catch (const std::bad_alloc&) {
-  Process::current().say_once("not enough memory for a collective call; it is left to the MPI library");
+} catch (const std::exception&) {  // no memory, or no thread for the connection to the nodes
+  Process::current().say_once("not enough memory for a call; it is left to the MPI library");
   return kFallBack;
 }
 
@@ -115,36 +115,47 @@ Agreement Transfer::run() {
     for (std::uint32_t number = 0; number < plan_.rounds; ++number)
       direction_ == Direction::kWrite ? write_round(round_of(number)) : read_round(round_of(number));
   } else {
-    result_.code = prepare();
-    for (std::uint32_t number = 0; number < plan_.rounds; ++number) own_requests(round_of(number));
+    own_requests();
   }
   return agree(file_, result_);
 }
 
+Agreement Transfer::run_alone() {
+  own_requests();
+  return result_;
+}
+
 void Transfer::wait_for_turn() {
+  turn_passed_ = false;
   if (plan_.turn.after)
     PMPI_Recv(nullptr, 0, MPI_BYTE, static_cast<int>(*plan_.turn.after), kTurnTag, file_.comm, MPI_STATUS_IGNORE);
 }
 
 void Transfer::pass_turn() {
+  if (std::exchange(turn_passed_, true)) return;
   if (plan_.turn.next) PMPI_Send(nullptr, 0, MPI_BYTE, static_cast<int>(*plan_.turn.next), kTurnTag, file_.comm);
 }
 
-void Transfer::own_requests(const Round& round) {
-  wait_for_turn();
-  if (result_.code == kFine)  // else there is no buffer
-    for (const IoRequest& request : round.requests) move_own(plan_.of(request.extents));
-  pass_turn();
+void Transfer::own_requests() {
+  result_.code = prepare();
+  for (std::uint32_t number = 0; number < plan_.rounds; ++number) {
+    wait_for_turn();
+    if (result_.code == kFine)  // else there is no buffer
+      for (const IoRequest& request : round_of(number).requests) move_own(plan_.of(request.extents));
+    pass_turn();
+  }
 }
 
-void Transfer::do_io(std::span<const FilePart> parts) {
+void Transfer::do_io(std::span<const FilePart> parts) try {
   if (result_.code != kFine) return;
   const Timed timed(file_.activity.io);
+  Issue issue{.stamp = stamp_, .delay = plan_.turn.delay};
+  if (plan_.nonblocking && plan_.turn.next && !turn_passed_) issue.issued = [this] { pass_turn(); };
   std::optional<Error> error;
   if (direction_ == Direction::kWrite) {
-    if (const auto done = file_.mount.write(parts); !done) error = done.error();
+    if (const auto done = file_.data->write(parts, issue); !done) error = done.error();
   } else {
-    const auto done = file_.mount.read(parts);
+    const auto done = file_.data->read(parts, issue);
     if (!done)
       error = done.error();
     else if (*done < static_cast<std::uint64_t>(INT64_MAX))
@@ -153,6 +164,8 @@ void Transfer::do_io(std::span<const FilePart> parts) {
   if (!error) return;
   Process::current().say_once(error->message);
   result_.code = error_class_of(*error);
+} catch (const std::exception&) {  // this rank goes on, because others wait for it
+  result_.code = MPI_ERR_NO_MEM;
 }
 
 // Between the file and the rank's memory.
@@ -373,7 +386,7 @@ void Transfer::read_round(const Round& round) {
 // Agents make the servers read; then every rank reads its own bytes from their caches.
 void Transfer::read_directly(const Round& round) {
   wait_for_turn();
-  for (const IoRequest& request : round.requests) file_.mount.prefetch(plan_.of(request.extents));
+  for (const IoRequest& request : round.requests) file_.data->prefetch(plan_.of(request.extents));
   pass_turn();
   {
     const Timed timed(file_.activity.exchange);

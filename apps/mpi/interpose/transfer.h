@@ -22,12 +22,14 @@ namespace tutti::mpi {
 class Transfer {
  public:
   Transfer(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine, const Memory& memory,
-           Direction direction);
+           Direction direction, const Stamp* stamp = nullptr);
 
   // Allocates the buffers and opens the file. Returns kFine or kFallBack. Call it before run(), on all ranks.
   std::int64_t prepare();
   // Collective. The value is the smallest offset that a rank found to be after the end of the file.
   Agreement run();
+  // The same for a plan without exchange and without turns, by one rank alone.
+  Agreement run_alone();
 
  private:
   using Part = collective::PackedMemory::Part;
@@ -45,7 +47,7 @@ class Transfer {
   void write_round(const Round& round);
   void read_round(const Round& round);
   void read_directly(const Round& round);
-  void own_requests(const Round& round);
+  void own_requests();
 
   void move(const collective::IoRequest& request, const collective::PackedMemory& buffer);
   void move_own(std::span<const collective::Extent> extents);
@@ -73,6 +75,7 @@ class Transfer {
   const collective::PackedMemory mine_;  // file offsets to positions in `memory_`
   const Memory& memory_;
   const Direction direction_;
+  const Stamp* const stamp_;               // of the operation; nullptr: of this rank alone
   std::unique_ptr<std::byte[]> buffer_;    // of the requests of a round
   std::unique_ptr<std::byte[]> messages_;  // received, then sent
   std::uint64_t messages_size_ = 0;
@@ -81,6 +84,7 @@ class Transfer {
   std::vector<MPI_Request> receiving_, sending_;
   std::vector<Part> parts_;
   std::vector<FilePart> file_parts_;
+  bool turn_passed_ = false;  // in this round
   Agreement result_{};
 };
 
