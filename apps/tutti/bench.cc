@@ -2,8 +2,6 @@
 // tutti bench: measures the speed of Tutti's parts on this machine.
 #include "bench.h"
 
-#include <algorithm>
-
 #include "command.h"
 
 namespace tutti::cli {
@@ -11,13 +9,6 @@ namespace tutti::cli {
 void BenchArguments::define(CommandLine& line, const std::string& quick_means) {
   line.flag("--quick", quick, quick_means);
   line.json(json);
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 Command bench_command() {

@@ -2,8 +2,7 @@
 // The parts of `tutti bench`, one .cc each.
 #pragma once
 
-#include <vector>
-
+#include "base/median.h"
 #include "command.h"
 
 namespace tutti::cli {
@@ -15,9 +14,6 @@ struct BenchArguments {
 
   void define(CommandLine& line, const std::string& quick_means);
 };
-
-// 0 if there are none.
-double median(std::vector<double> values);
 
 Command bench_gate_command();
 Command bench_memory_command();

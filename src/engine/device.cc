@@ -249,7 +249,8 @@ Duration Device::hdd_time(const HddFigures& hdd, const DeviceRequest& request, T
   if (ahead > hdd.read_ahead.count() || request.direction != last_direction_) return sought;
   // The request is at or shortly after the head. While idle the drive has read ahead into its cache. A gap passes under
   // the head unless a seek is faster.
-  const double idle_bytes = hdd.bandwidth * std::chrono::duration<double>(now - head_free_).count();
+  const double idle = std::chrono::duration<double>(now - head_free_).count() / std::max(slowdown_, 1e-9);
+  const double idle_bytes = hdd.bandwidth * idle;
   const auto cached = static_cast<std::uint64_t>(std::min(idle_bytes, static_cast<double>(hdd.read_ahead.count())));
   const std::uint64_t wanted = ahead + request.length.count();
   const Bytes from_cache(std::min(request.length.count(), cached > ahead ? cached - ahead : 0));

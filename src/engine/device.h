@@ -96,7 +96,8 @@ class Device {
   // The tag of the earliest request that has finished by `now`, if any. Waiting requests start in its place.
   std::optional<std::uint64_t> pop_finished(TimePoint now);
 
-  // Service times of requests that start from now on are multiplied by `factor`, at least 0. Models a slow device.
+  // Service times of requests that start from now on are multiplied by `factor`, at least 0, and a disk reads ahead
+  // slower by it. Models a slow device.
   void set_slowdown(double factor) { slowdown_ = factor; }
 
   std::size_t waiting() const { return waiting_.size(); }

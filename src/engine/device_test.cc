@@ -108,6 +108,26 @@ TEST(HddDevice, ARequestDoesNotWaitForEverBesideAStream) {
   EXPECT_LT(wait_beside_stream({}), 550ms);  // a batch of 16 and a seek later
 }
 
+// The time of a stream whose reader pauses as long as each request takes at the device's own speed.
+Duration time_with_pauses(double slowdown) {
+  Device device{HddFigures{}};
+  device.set_slowdown(slowdown);
+  const Duration pause = std::chrono::duration_cast<Duration>(1ms * slowdown);
+  TimePoint now = at(0ms);
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    device.add(read_of(i * 65536, 64_KiB, i), now);
+    now = *device.next_finish();
+    device.pop_finished(now);
+    now += pause;
+  }
+  return now.time_since_epoch();
+}
+
+TEST(HddDevice, ASlowDiskReadsAheadSlowly) {
+  const Duration own = time_with_pauses(1), slow = time_with_pauses(4);
+  EXPECT_NEAR(static_cast<double>(slow.count()), 4.0 * static_cast<double>(own.count()), 0.05 * 4e9);
+}
+
 TEST(HddDevice, AContiguousStreamRunsAtTheTransferRateAndARandomOneDoesNot) {
   const HddFigures figures;
   Device stream(figures), scattered(figures);

@@ -4,9 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <climits>
@@ -22,6 +20,7 @@
 #include "base/units.h"
 #include "gate/live_client.h"
 #include "gate/live_server.h"
+#include "lab/children.h"
 #include "lab/live_client.h"
 #include "node/node.h"
 #include "sched/policy.h"
@@ -75,60 +74,6 @@ Result<void> check_live(const Scenario& scenario) {
     return wrong(fmt::format("{} client nodes (at most {} are processes on one machine)", processes, kMostProcesses));
   return {};
 }
-
-// Child processes. They are killed when this object is destroyed or this process dies.
-class Children {
- public:
-  Children() = default;
-  Children(const Children&) = delete;
-  Children& operator=(const Children&) = delete;
-  ~Children() { end(SIGKILL, {}); }
-
-  // Runs `body` in a new process. Its return value is the exit status.
-  template <typename Body>
-  Result<void> start(const Body& body) {
-    std::fflush(nullptr);
-    const pid_t parent = getpid();
-    const pid_t pid = fork();
-    if (pid < 0) return system_failure("fork");
-    if (pid == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != parent) _exit(1);  // it was killed before the call
-      _exit(body());
-    }
-    pids_.push_back(pid);
-    return {};
-  }
-
-  bool any_exited() const {
-    for (const pid_t pid : pids_) {
-      siginfo_t info{};
-      if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid)
-        return true;
-    }
-    return false;
-  }
-
-  // Sends `signal` to all, and kills those that have not exited after `patience`.
-  void end(int signal, Duration patience) {
-    for (const pid_t pid : pids_) kill(pid, signal);
-    const auto deadline = SteadyClock::now() + patience;
-    for (const pid_t pid : pids_) {
-      while (waitpid(pid, nullptr, WNOHANG) == 0) {
-        if (SteadyClock::now() >= deadline) {
-          kill(pid, SIGKILL);
-          waitpid(pid, nullptr, 0);
-          break;
-        }
-        std::this_thread::sleep_for(2ms);
-      }
-    }
-    pids_.clear();
-  }
-
- private:
-  std::vector<pid_t> pids_;
-};
 
 class Pipe {
  public:

@@ -163,6 +163,7 @@ Result<void> measure_demonstration(ExperimentResult& result, std::vector<Demonst
 }  // namespace
 
 Result<ExperimentResult> resonant_demo(const LabOptions& options) {
+  if (options.mode == Mode::kLive) return resonant_demo_live(options);
   ExperimentResult result;
   result.device = describe_cluster(paper_cluster());
   const auto methods = demonstration_methods(paper_cluster());

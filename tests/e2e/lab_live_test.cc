@@ -8,6 +8,7 @@
 #include "lab/catalogue.h"
 #include "lab/experiment.h"
 #include "lab/live.h"
+#include "lab/live_patterns.h"
 #include "lab/tools.h"
 
 namespace tutti::lab {
@@ -108,6 +109,27 @@ TEST(LabLive, ALiveOutcomeHasTheFieldsOfASimulatedOne) {
   for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(live->phases[i].demand, simulated->phases[i].demand);
   EXPECT_GE(live->phases[0].begin, scenario.applications[0].compute);
   EXPECT_GE(live->makespan, simulated->phases[0].begin);
+}
+
+// The program of the live experiments compares every byte.
+TEST(LabLive, MpiProgramsPerformThePatternsThroughNodes) {
+  LivePatterns cluster({.device = FixedFigures{.latency = std::chrono::microseconds(10)}});
+  if (const auto started = cluster.start(); !started) {
+    ASSERT_EQ(started.error().code, ErrorCode::kInvalid) << started.error().message;
+    GTEST_SKIP() << started.error().message;
+  }
+  std::vector<PatternRun> runs;
+  for (const char* pattern : {"demonstration", "mpi-io-test", "ior-mpi-io", "noncontig", "coll_perf"})
+    for (const char* method : {"alone", "two-phase", "resonant", "timed", "auto"})
+      for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
+        const bool array = std::string(pattern) == "coll_perf";
+        runs.push_back({pattern, method, {4, array ? 32u : 48u << 10, direction, 1 << 20}});
+      }
+  const auto rates = cluster.run(runs);
+  ASSERT_TRUE(rates) << rates.error().message;
+  for (const double rate : *rates) EXPECT_GT(rate, 0);
+  const auto wrong = cluster.run({{"demonstration", "fastest", {4, 4096, Direction::kRead, 65536}}});
+  ASSERT_FALSE(wrong) << "a plan that does not exist";
 }
 
 TEST(LabLive, UnsupportedFeaturesOfAScenarioAreNamed) {

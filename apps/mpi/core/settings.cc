@@ -137,6 +137,10 @@ const std::vector<SettingInfo>& setting_table() {
        [](Settings& s, std::string_view v) { return set_bytes(s.plan.buffer, v, kBuffer); }},
       {"read_form", "tutti_read_form", "TUTTI_READ_FORM", "exchange or direct", apply_read_form},
       {"device", "tutti_device", "TUTTI_DEVICE", "disk or flash", apply_device},
+      {"network", "tutti_network", "TUTTI_NETWORK", "1MB to 1TB",
+       [](Settings& s, std::string_view v) {
+         return set_bytes(s.network, v, {1'000'000, 1'000'000'000'000});
+       }},
       {"stripe_size", "striping_unit", "TUTTI_STRIPE_SIZE", "0 to 4GiB",
        [](Settings& s, std::string_view v) {
          return set_bytes(s.stripe_size, v, {0, std::uint64_t{4} << 30});

@@ -47,6 +47,7 @@ struct Settings {
   bool rearrange = true;  // false: tutti_plan=off
   collective::Options plan{};
   bool device_set = false;  // plan.device is set; else it depends on the file
+  Bytes network{};          // per second between ranks; 0: that of plan.device
   TurnAt turn = TurnAt::kCollective;
   std::optional<std::uint64_t> application{};  // tutti_app; else the identity of the job
   Bytes stripe_size{};                         // 0: not set

@@ -45,6 +45,7 @@ TEST(Settings, WrongValuesNameTheKeyAndWhatIsAccepted) {
                                                                      {"tutti_phase_gap", "-1s"},
                                                                      {"tutti_turn", "1"},
                                                                      {"tutti_route", "node"},
+                                                                     {"tutti_network", "fast"},
                                                                      {"tutti_cluster", std::string(1024, 'a')},
                                                                      {"tutti_give_up", "0s"}}) {
     const auto read = read_settings({from({{key, value}}), {}, {}}, {});

@@ -237,6 +237,7 @@ void examine(const char* name, int amode, const Settings& settings, Attached& at
   const Layout& layout = attached.layout;
   if (message.carried || message.discovered) warn_about_hints(path, layout, settings);
   if (settings.device_set) message.device = settings.plan.device;
+  if (settings.network > Bytes{}) message.device.network_bandwidth = static_cast<double>(settings.network.count());
   message.set = settings.stripe_count > 0;
   message.stripe_size = layout.stripe_size.count();
   message.object_size = layout.object_size.count();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -220,13 +221,25 @@ PackedMemory Transfer::buffer_of(Requests requests) const {
   return PackedMemory(collective::compress(extents));
 }
 
-// Between the file and the buffer of the round.
-void Transfer::move(const IoRequest& request, const PackedMemory& buffer) {
-  parts_.clear();
-  for (const Extent& extent : plan_.of(request.extents)) buffer.find(extent, parts_);
-  file_parts_.clear();
-  for (const Part& part : parts_) file_parts_.push_back({part.offset, buffer_.get() + part.position, part.length});
-  do_io(file_parts_);
+// Between the file and the buffer of the round. System calls are made in the order of the requests. Through nodes, one
+// request per target is under way at a time: several at one target would mix there, but targets work side by side.
+void Transfer::move_all(Requests requests, const PackedMemory& buffer) {
+  std::map<TargetId, std::size_t> step_of;  // of the next request of a target
+  std::vector<std::vector<const IoRequest*>> steps;
+  for (const IoRequest& request : requests) {
+    std::size_t step = steps.size();
+    if (file_.carried && request.target) step = step_of[*request.target]++;
+    if (step >= steps.size()) steps.resize(step + 1);
+    steps[step].push_back(&request);
+  }
+  for (const auto& step : steps) {
+    parts_.clear();
+    for (const IoRequest* request : step)
+      for (const Extent& extent : plan_.of(request->extents)) buffer.find(extent, parts_);
+    file_parts_.clear();
+    for (const Part& part : parts_) file_parts_.push_back({part.offset, buffer_.get() + part.position, part.length});
+    do_io(file_parts_);
+  }
 }
 
 void Transfer::gather_own(const Exchange& exchange, std::byte* into) {
@@ -348,7 +361,7 @@ void Transfer::write_round(const Round& round) {
     }
   }
   wait_for_turn();
-  for (const IoRequest& request : round.requests) move(request, buffer);
+  move_all(round.requests, buffer);
   pass_turn();
 }
 
@@ -357,7 +370,7 @@ void Transfer::read_round(const Round& round) {
   const PackedMemory buffer = buffer_of(round.requests);
   post(round, kEndBytes);
   wait_for_turn();
-  for (const IoRequest& request : round.requests) move(request, buffer);
+  move_all(round.requests, buffer);
   pass_turn();
   const Timed timed(file_.activity.exchange);
   const auto end = static_cast<std::uint64_t>(result_.value);

@@ -49,7 +49,7 @@ class Transfer {
   void read_directly(const Round& round);
   void own_requests();
 
-  void move(const collective::IoRequest& request, const collective::PackedMemory& buffer);
+  void move_all(Requests requests, const collective::PackedMemory& buffer);
   void move_own(std::span<const collective::Extent> extents);
   void move_own_through(std::span<const Part> parts);
   void do_io(std::span<const FilePart> parts);
