@@ -57,15 +57,23 @@ std::string wanted(const lab::Claim& claim) {
   return (claim.goal_is == lab::Claim::Goal::kAtMost ? "<= " : ">= ") + number(*claim.goal);
 }
 
-void print(const lab::ExperimentResult& result) {
-  fmt::print("{} ({}, {:.1f} s)\n\n", result.name, result.device, result.seconds);
-  Table rows(result.columns);
-  for (const auto& row : result.rows) {
+void print_rows(const std::vector<std::string>& columns, const std::vector<std::vector<lab::Cell>>& rows) {
+  Table table(columns);
+  for (const auto& row : rows) {
     std::vector<std::string> cells;
     for (const lab::Cell& cell : row) cells.push_back(text(cell));
-    rows.add(std::move(cells));
+    table.add(std::move(cells));
   }
-  fmt::print("{}\n", rows.text());
+  fmt::print("{}\n", table.text());
+}
+
+void print(const lab::ExperimentResult& result) {
+  fmt::print("{} ({}, {:.1f} s)\n\n", result.name, result.device, result.seconds);
+  print_rows(result.columns, result.rows);
+  for (const lab::DetailTable& detail : result.details) {
+    fmt::print("{}\n", detail.title);
+    print_rows(detail.columns, detail.rows);
+  }
   Table claims({"claim", "kind", "paper", "wanted", "ours", "+-", "bound", "unit", "holds", "what"});
   for (const lab::Claim& claim : result.claims)
     claims.add({claim.id, claim.reproduced ? "reproduced" : "advance", number(claim.paper), wanted(claim),

@@ -28,6 +28,16 @@ Json cell_json(const Cell& cell) {
   return std::visit([](const auto& value) { return Json(value); }, cell);
 }
 
+Json rows_json(const std::vector<std::string>& columns, const std::vector<std::vector<Cell>>& rows) {
+  auto json = Json::array();
+  for (const auto& row : rows) {
+    Json object = Json::object();
+    for (std::size_t i = 0; i < row.size(); ++i) object[columns[i]] = cell_json(row[i]);
+    json.push_back(std::move(object));
+  }
+  return json;
+}
+
 Json claim_json(const Claim& claim) {
   return {{"id", claim.id},
           {"kind", claim.reproduced ? "reproduced" : "advance"},
@@ -36,7 +46,7 @@ Json claim_json(const Claim& claim) {
           {"paper", optional_number(claim.paper)},
           {"low", optional_number(claim.low())},
           {"high", optional_number(claim.high())},
-          {"goal", optional_number(claim.reproduced ? std::nullopt : claim.goal)},
+          {"goal", optional_number(claim.low() ? std::nullopt : claim.goal)},
           {"goal_is", claim.goal_is == Claim::Goal::kAtMost ? "at most" : "at least"},
           {"ours", claim.ours},
           {"interval", optional_number(claim.interval)},
@@ -48,14 +58,10 @@ Json claim_json(const Claim& claim) {
 }  // namespace
 
 std::optional<bool> Claim::holds() const {
-  if (fitted) return {};
+  if (fitted || undecidable) return {};
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const double least = reproduced                  ? low().value_or(-kInfinity)
-                       : goal_is == Goal::kAtLeast ? goal.value_or(-kInfinity)
-                                                   : -kInfinity;
-  const double most = reproduced                 ? high().value_or(kInfinity)
-                      : goal_is == Goal::kAtMost ? goal.value_or(kInfinity)
-                                                 : kInfinity;
+  const double least = low().value_or(goal_is == Goal::kAtLeast ? goal.value_or(-kInfinity) : -kInfinity);
+  const double most = high().value_or(goal_is == Goal::kAtMost ? goal.value_or(kInfinity) : kInfinity);
   const double around = interval.value_or(0);
   if (ours - around >= least && ours + around <= most) return true;
   if (ours + around < least || ours - around > most) return false;
@@ -148,19 +154,18 @@ Json to_json(const std::vector<Experiment>& list) {
 Json to_json(const std::vector<ExperimentResult>& results) {
   auto json = Json::array();
   for (const ExperimentResult& result : results) {
-    auto rows = Json::array();
-    for (const auto& row : result.rows) {
-      Json object = Json::object();
-      for (std::size_t i = 0; i < row.size(); ++i) object[result.columns[i]] = cell_json(row[i]);
-      rows.push_back(std::move(object));
-    }
+    auto details = Json::array();
+    for (const DetailTable& detail : result.details)
+      details.push_back(
+          {{"title", detail.title}, {"columns", detail.columns}, {"rows", rows_json(detail.columns, detail.rows)}});
     auto claims = Json::array();
     for (const Claim& claim : result.claims) claims.push_back(claim_json(claim));
     json.push_back({{"name", result.name},
                     {"mode", result.mode},
                     {"device", result.device},
                     {"seconds", result.seconds},
-                    {"rows", rows},
+                    {"rows", rows_json(result.columns, result.rows)},
+                    {"details", details},
                     {"claims", claims}});
   }
   return json;

@@ -30,8 +30,9 @@ using Cell = std::variant<std::string, double, std::int64_t>;
 // One measured value. `ours` was measured in this run.
 //
 // Reproduced: the paper's method on the paper's set-up. It holds inside low()..high(), a band around the paper's value;
-// more than the paper's gain is a miss, too. Advance: our method against the best baseline. It holds if the goal is
-// reached. With an interval, a claim that the interval does not decide neither holds nor fails.
+// more than the paper's gain is a miss, too. Without `paper` it is a statement of the paper ("rises", "at worst"),
+// which holds if `goal` is reached. Advance: our method against the best baseline. It holds if the goal is reached.
+// With an interval, a claim that the interval does not decide neither holds nor fails.
 struct Claim {
   enum class Goal : std::uint8_t { kAtMost, kAtLeast };
   static constexpr double kBand = 0.2;  // of the paper's value, in both directions
@@ -45,7 +46,8 @@ struct Claim {
   double ours = 0;
   std::optional<double> bound{};     // theoretical limit
   bool fitted = false;               // the model was fitted to the paper's value: printed, but neither holds nor fails
-  bool reproduced = false;           // needs `paper`; `goal` is not used
+  bool undecidable = false;          // the set-up cannot decide it: printed, but neither holds nor fails
+  bool reproduced = false;           // with `paper`, `goal` is not used
   std::optional<double> interval{};  // 95% confidence: ours +- interval. Nothing: not known, or no chance is involved
 
   std::optional<double> low() const { return reproduced && paper ? std::optional(*paper - band()) : std::nullopt; }
@@ -92,12 +94,20 @@ struct Timeline {
   std::vector<Segment> segments;
 };
 
+// A table beside the main one.
+struct DetailTable {
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<std::vector<Cell>> rows;  // as many cells as columns
+};
+
 struct ExperimentResult {
   std::string name;
   std::string mode = "sim";  // name_of()
   std::string device;        // description of the devices
   std::vector<std::string> columns;
   std::vector<std::vector<Cell>> rows;  // as many cells as columns
+  std::vector<DetailTable> details{};
   std::vector<Claim> claims;
   std::vector<Chart> charts;
   std::vector<Timeline> timelines;

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "lab/experiment.h"
+#include "lab/sc11_scenarios.h"
 #include "lab/tools.h"
 
 namespace tutti::lab {
@@ -74,6 +75,45 @@ TEST(Claims, AReproductionMissesOnBothSides) {
   claim.fitted = true;
   claim.interval = {};
   EXPECT_EQ(claim.holds(), std::nullopt);
+}
+
+TEST(Claims, AStatementOfThePaperHasAGoalInsteadOfABand) {
+  Claim claim;
+  claim.reproduced = true;
+  claim.goal = 0;
+  claim.goal_is = Claim::Goal::kAtLeast;
+  claim.ours = 25;
+  EXPECT_EQ(claim.low(), std::nullopt);
+  EXPECT_EQ(claim.holds(), true);
+  claim.ours = -1;
+  EXPECT_EQ(claim.holds(), false);
+  claim.undecidable = true;
+  EXPECT_EQ(claim.holds(), std::nullopt);
+}
+
+TEST(Sc11, ThePapersMethodHasNeitherOffsetOrderNorCommonStarts) {
+  const Scenario paper = figure6_scenario({.paper = true, .policy = "window", .width = "1000ms"}, {2, 8}, {});
+  EXPECT_FALSE(paper.servers.policy.options.contains("order"));
+  EXPECT_FALSE(paper.servers.policy.options.contains("gather"));
+  EXPECT_EQ(paper.applications.front().flow, Bytes(256 << 10));
+  EXPECT_EQ(paper.applications.front().rank_spread, start_spread(false));
+  const Scenario ours = figure6_scenario({.policy = "window", .width = "1000ms"}, {2, 8}, {});
+  EXPECT_EQ(ours.servers.policy.options.at("order"), "offset");
+  EXPECT_EQ(ours.applications.front().rank_spread, Duration{});
+}
+
+TEST(Sc11, EveryServersFinishIsRecorded) {
+  Scenario scenario = figure7_scenario({.paper = true}, {.servers = 4, .processes = 1});
+  scenario.applications.resize(2);
+  for (Application& application : scenario.applications) application.operations = 1;
+  std::vector<sim::ServerFinish> finishes;
+  const auto done = average(Mode::kFast, [&](std::uint64_t) { return scenario; },
+                            {.inspect = [&](std::size_t, const sim::MeasuredRun& run) {
+                              finishes = run.outcome.finishes;
+                              for (const sim::ServerFinish& finish : finishes) EXPECT_GT(finish.after, Duration{});
+                            }});
+  ASSERT_TRUE(done);
+  EXPECT_EQ(finishes.size(), 2u * 4u);
 }
 
 TEST(Claims, AnAdvanceIsUndecidedIfTheGoalIsInsideItsInterval) {

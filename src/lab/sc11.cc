@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/units.h"
 #include "lab/catalogue.h"
+#include "lab/sc11_scenarios.h"
 #include "lab/tools.h"
 
 namespace tutti::lab {
@@ -84,12 +86,6 @@ Scenario formula_scenario(unsigned n, unsigned m, const std::string& policy, std
 
 // 1/13 of the time that the disk needs for the part of one application.
 constexpr auto kGather = "1ms";
-
-// Starts of the applications are spread over this time. Chosen so that `fifo` has about the paper's difference between
-// servers (4.4 and 3.1), which is therefore printed as fitted. If all start in the same nanosecond, it is larger.
-Duration start_spread(bool flash) {
-  return flash ? 50us : 250us;
-}
 
 struct Figure5 {
   bool flash = false;
@@ -281,6 +277,32 @@ Chart figure5_chart(const std::string& device, const std::vector<Figure5Row>& ro
 
 namespace {
 
+// Figures 3 and 5 (a), (c): when each application's part was finished on each server, in milliseconds.
+using Finishes = std::vector<std::vector<double>>;  // by application and server
+
+Finishes finishes_of(const sim::MeasuredRun& run) {
+  Finishes finishes;
+  for (const sim::ServerFinish& finish : run.outcome.finishes) {
+    if (finishes.size() <= finish.application) finishes.resize(finish.application + 1);
+    auto& of_application = finishes[finish.application];
+    if (of_application.size() <= finish.server) of_application.resize(finish.server + 1);
+    of_application[finish.server] = seconds(finish.after) * 1e3;
+  }
+  return finishes;
+}
+
+// The share of all pairs of applications and pairs of servers that finish the applications in different orders, in
+// percent. Independent random orders have 50.
+double crossovers(const Finishes& finishes) {
+  std::size_t pairs = 0, crossed = 0;
+  for (std::size_t a = 0; a < finishes.size(); ++a)
+    for (std::size_t b = a + 1; b < finishes.size(); ++b)
+      for (std::size_t s = 0; s < finishes[a].size(); ++s)
+        for (std::size_t t = s + 1; t < finishes[a].size(); ++t, ++pairs)
+          crossed += (finishes[a][s] < finishes[b][s]) != (finishes[a][t] < finishes[b][t]);
+  return pairs ? 100 * static_cast<double>(crossed) / static_cast<double>(pairs) : 0;
+}
+
 // The paper's method: `fifo` with the 16 requests in flight of PVFS2, `window` with as many and with one at a time.
 class Figure5Paper {
  public:
@@ -327,15 +349,47 @@ class Figure5Paper {
         fmt::format("sc11-figure5: {} {} depth {}, starts spread over {} us", device(), policy, depth, spread / 1us));
     const Figure5Size size = figure5_size(options_.mode, flash_);
     const Figure5 figure{.flash = flash_, .spread = spread, .gather = false};
+    std::vector<double> crossed(size.seeds, 0);
+    Finishes first;
     auto averages =
         average(options_.mode, [&](std::uint64_t seed) { return figure5_scenario(figure, depth, policy, seed); },
-                {.seeds = size.seeds, .slow_motion = size.slow_motion});
+                {.seeds = size.seeds,
+                 .slow_motion = size.slow_motion,
+                 .inspect = [&](std::size_t number, const sim::MeasuredRun& run) {
+                   const Finishes finishes = finishes_of(run);
+                   crossed[number] = crossovers(finishes);
+                   if (number == 0) first = finishes;
+                 }});
     if (!averages) return averages;
+    const bool known = !first.empty();
+    if (known && spread == start_spread(flash_)) show(policy, depth, first);
     const auto ratio = max_over_min(*averages);
     result_.rows.push_back({device(), policy, std::int64_t{depth}, std::int64_t{spread / 1us},
                             ratio ? Cell(*ratio) : Cell("-"), ratio ? Cell(averages->last_over_first) : Cell("-"),
-                            averages->operation * 1e3, averages->makespan * 1e3, "-"});
+                            averages->operation * 1e3, averages->makespan * 1e3, "-",
+                            known ? Cell(sum_of(crossed) / size.seeds) : Cell("-")});
     return averages;
+  }
+
+  // One application per line, as in the paper's figures 3 and 5.
+  void show(const std::string& policy, unsigned depth, const Finishes& finishes) {
+    const std::string title =
+        fmt::format("Finish on each server, ms ({}, {} at depth {}, seed {})", device(), policy, depth, kFirstSeed);
+    DetailTable table{title, {"application"}, {}};
+    Chart chart{
+        .title = title, .x_label = "server", .y_label = "ms", .bars = false, .logarithmic_x = false, .lines = {}};
+    for (std::size_t server = 0; server < finishes.front().size(); ++server)
+      table.columns.push_back(fmt::format("server {}", server));
+    for (std::size_t i = 0; i < finishes.size(); ++i) {
+      Line line{fmt::format("app{}", i), {}, finishes[i]};
+      for (std::size_t server = 0; server < finishes[i].size(); ++server) line.x.push_back(static_cast<double>(server));
+      std::vector<Cell> row{line.name};
+      row.insert(row.end(), finishes[i].begin(), finishes[i].end());
+      chart.lines.push_back(std::move(line));
+      table.rows.push_back(std::move(row));
+    }
+    result_.charts.push_back(std::move(chart));
+    result_.details.push_back(std::move(table));
   }
 
   const bool flash_;
@@ -355,7 +409,8 @@ Result<ExperimentResult> sc11_figure5(const LabOptions& options) {
                     "mean of max/min",
                     "mean completion ms",
                     "makespan ms",
-                    "bound ms"};
+                    "bound ms",
+                    "crossovers %"};
   result.device = "hdd-7200 and ssd-2010; window and concert gather for 1 ms on disk in rows with a bound" +
                   describe(options.mode, "16 and 64 times slower");
   for (const bool flash : {false, true}) {
@@ -370,7 +425,7 @@ Result<ExperimentResult> sc11_figure5(const LabOptions& options) {
       const auto ratio = max_over_min(row.averages);
       result.rows.push_back({device, row.policy, std::int64_t{row.depth}, std::int64_t{0},
                              ratio ? Cell(*ratio) : Cell("-"), ratio ? Cell(row.averages.last_over_first) : Cell("-"),
-                             row.averages.operation * 1e3, row.averages.makespan * 1e3, row.averages.bound * 1e3});
+                             row.averages.operation * 1e3, row.averages.makespan * 1e3, row.averages.bound * 1e3, "-"});
       const Figure5Row*& best = row.policy == "fifo" ? fifo : row.policy == "window" ? window : concert;
       if (!best || row.averages.operation < best->averages.operation) best = &row;
     }

@@ -33,6 +33,7 @@ Result<sim::MeasuredRun> measure(Mode mode, const Scenario& scenario, const Repe
   options.full = mode == Mode::kFull;
   options.slowdown = repeat.slowdown;
   options.bound = repeat.bound;
+  options.finishes = static_cast<bool>(repeat.inspect);
   if (mode == Mode::kLive)
     options.run = [&](const Scenario& each, const sim::RunOptions& how) {
       return run_live(each, {.slow_motion = repeat.slow_motion, .demands = how.demands});
@@ -50,11 +51,12 @@ Result<Averages> average(Mode mode, const std::function<Scenario(std::uint64_t s
   Averages sum;
   for (unsigned i = 0; i < repeat.seeds; ++i)
     tasks.push_back([&, i] {
-      auto measured = measure(mode, make(kFirstSeed + i), repeat);
+      auto measured = measure(mode, make(repeat.first + i), repeat);
       if (!measured) {
         runs[i] = Failure(measured.error());
         return;
       }
+      if (repeat.inspect) repeat.inspect(i, *measured);
       runs[i] = std::move(measured->metrics);
       if (i == 0) sum.timeline = std::move(measured->outcome.timeline);
     });
@@ -73,6 +75,8 @@ Result<Averages> average(Mode mode, const std::function<Scenario(std::uint64_t s
     sum.operations.push_back(run->operation.mean);
     sum.io_times.push_back(run->io_time);
     sum.slowdowns.push_back(run->slowdown);
+    sum.bandwidths.push_back(run->bandwidth);
+    sum.deviations.push_back(run->phase_deviation);
     sum.phase_deviation += run->phase_deviation * share;
     sum.last_over_first += run->last_over_first * share;
     sum.first_server += run->first_server * share;
@@ -99,22 +103,28 @@ double student(std::size_t freedom) {
 
 }  // namespace
 
-Estimate ratio_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline) {
-  assert(ours.size() == baseline.size() && !ours.empty());
-  const double above = std::accumulate(ours.begin(), ours.end(), 0.0);
-  const double below = std::accumulate(baseline.begin(), baseline.end(), 0.0);
-  if (below <= 0) return {};
-  Estimate estimate{above / below};
-  const std::size_t count = ours.size();
-  if (count < 3) return estimate;
-  std::vector<double> without;  // the ratio without one seed
-  for (std::size_t i = 0; i < count; ++i) without.push_back((above - ours[i]) / (below - baseline[i]));
-  const double mean = std::accumulate(without.begin(), without.end(), 0.0) / static_cast<double>(count);
+double sum_of(const std::vector<double>& values, WithoutSeed without) {
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return without ? sum - values[*without] : sum;
+}
+
+Estimate jackknife(std::size_t seeds, const std::function<double(WithoutSeed)>& of) {
+  Estimate estimate{of({})};
+  if (seeds < 3) return estimate;
+  std::vector<double> without;
+  for (std::size_t i = 0; i < seeds; ++i) without.push_back(of(i));
+  const auto size = static_cast<double>(seeds);
+  const double mean = sum_of(without) / size;
   double squares = 0;
   for (const double each : without) squares += (each - mean) * (each - mean);
-  const auto size = static_cast<double>(count);
-  estimate.interval = student(count - 1) * std::sqrt(squares * (size - 1) / size);
+  estimate.interval = student(seeds - 1) * std::sqrt(squares * (size - 1) / size);
   return estimate;
+}
+
+Estimate ratio_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline) {
+  assert(ours.size() == baseline.size() && !ours.empty());
+  if (sum_of(baseline) <= 0) return {};
+  return jackknife(ours.size(), [&](WithoutSeed without) { return sum_of(ours, without) / sum_of(baseline, without); });
 }
 
 Estimate reduction_over_seeds(const std::vector<double>& baseline, const std::vector<double>& ours) {

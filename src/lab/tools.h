@@ -31,18 +31,21 @@ struct Averages {
   double io_time = 0;
   double bound = 0;  // lower bound of the mean phase
   double mean_batch = 0;
-  std::vector<double> phases, makespans, operations, io_times, slowdowns;  // of each seed
-  std::vector<sim::Activity> timeline;                                     // of the first seed
+  std::vector<double> phases, makespans, operations, io_times, slowdowns, bandwidths, deviations;  // of each seed
+  std::vector<sim::Activity> timeline;                                                             // of the first seed
 };
 
 // The first seed of every experiment. Policies and models were tuned with seeds up to 3020; claims use other seeds.
 inline constexpr std::uint64_t kFirstSeed = 4001;
 
 struct Repeat {
-  unsigned seeds = 1;  // number of seeds, from kFirstSeed on
+  unsigned seeds = 1;  // number of seeds, from `first` on
   bool slowdown = false;
   bool bound = false;
   double slow_motion = 1;  // of live runs (LiveOptions)
+  std::uint64_t first = kFirstSeed;
+  // Called with the number of the seed (from 0) and the run, on several threads. RunOptions::finishes is set then.
+  std::function<void(std::size_t, const sim::MeasuredRun&)> inspect{};
 };
 
 // Runs one scenario.
@@ -70,6 +73,12 @@ struct Estimate {
   double value = 0;
   std::optional<double> interval{};  // nothing: fewer than three seeds
 };
+// A figure computed from several seeds, with the interval of the jackknife. `of` computes it without one seed, or from
+// all (empty).
+using WithoutSeed = std::optional<std::size_t>;
+Estimate jackknife(std::size_t seeds, const std::function<double(WithoutSeed)>& of);
+// The sum of `values`, one per seed.
+double sum_of(const std::vector<double>& values, WithoutSeed without = {});
 // How much smaller the mean of `ours` is than that of `baseline`, in percent, and their ratio. Both have one value per
 // seed, the same seeds in the same order. The interval is that of the jackknife.
 Estimate reduction_over_seeds(const std::vector<double>& baseline, const std::vector<double>& ours);

@@ -50,6 +50,7 @@ class FastSimulation final : private Applications::Backend {
     std::uint32_t unanswered = 0;    // requests that have not reached the station that answers the client
     std::uint32_t undispatched = 0;  // requests that wait in the policy; counted only if `pulls_`
     std::uint64_t bytes = 0;
+    Nanoseconds served = 0;  // when the last request was
     // Where the payload of a write is. It is sent with the message, or the node pulls it.
     enum class Payload : std::uint8_t { kSent, kAbsent, kPulled, kArrived };
     Payload payload = Payload::kSent;

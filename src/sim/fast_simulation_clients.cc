@@ -234,6 +234,9 @@ void FastSimulation::reply(std::uint32_t slot) {
   if (options_.operation_records)
     outcome_.operations.push_back({application, Duration(operation.issued), Duration(operation.first_server),
                                    Duration(operation.last_server), Duration(now_)});
+  if (options_.finishes)
+    for (const ServerMessage& message : operation.messages)
+      outcome_.finishes.push_back({application, message.server, Duration(message.served - operation.issued)});
   Bytes moved;
   for (const ServerMessage& message : operation.messages) moved += Bytes(message.bytes);
   free_slot(slot);

@@ -395,6 +395,7 @@ void FastSimulation::request_served(RequestId id, Nanoseconds at) {
   ServerMessage& message = message_of(id);
   if (--message.remaining > 0) return;
   if (std::exchange(message.ordered, false)) order_done(operation, message);
+  message.served = at;
   if (operation.first_server < 0) operation.first_server = at;
   operation.last_server = at;
 }

@@ -156,9 +156,12 @@ Distribution distribution(std::vector<double> values) {
 }
 
 Result<MeasuredRun> measure(const Scenario& scenario, const MeasureOptions& options) {
-  auto outcome = run_with(
-      options, scenario,
-      {.full = options.full, .demands = options.bound, .operation_records = true, .progress = options.progress});
+  auto outcome = run_with(options, scenario,
+                          {.full = options.full,
+                           .demands = options.bound,
+                           .operation_records = true,
+                           .finishes = options.finishes,
+                           .progress = options.progress});
   if (!outcome) return Failure(outcome.error());
   if (!outcome->stuck.empty()) {
     std::string message = fmt::format("{} cannot finish:", scenario.name);

@@ -55,9 +55,10 @@ struct Metrics {
 };
 
 struct MeasureOptions {
-  bool full = false;     // RunOptions::full, also for the runs of single applications
-  bool slowdown = true;  // also run every distinct application alone, under fifo
-  bool bound = true;     // compute the bound; keeps the demands of all phases in memory
+  bool full = false;      // RunOptions::full, also for the runs of single applications
+  bool slowdown = true;   // also run every distinct application alone, under fifo
+  bool bound = true;      // compute the bound; keeps the demands of all phases in memory
+  bool finishes = false;  // RunOptions::finishes
   std::function<void(Duration, std::uint64_t)> progress{};
   // Used instead of run(), if set.
   std::function<Result<Outcome>(const Scenario&, const RunOptions&)> run{};

@@ -50,6 +50,13 @@ struct AnnouncedSize {
   friend bool operator==(const AnnouncedSize&, const AnnouncedSize&) = default;
 };
 
+// When a server had served its part of an operation, from the issue of the operation on.
+struct ServerFinish {
+  std::uint32_t application = 0;
+  std::uint32_t server = 0;
+  Duration after{};
+};
+
 struct Outcome {
   std::uint64_t events = 0;
   std::uint64_t hash = 0;   // of all events, in full runs only; equal runs have equal hashes
@@ -67,6 +74,7 @@ struct Outcome {
   std::uint64_t refused = 0;              // by nodes with a full queue; clients retry these
   std::vector<Trace> traces;              // by server; empty unless RunOptions::traces
   std::vector<AnnouncedSize> announced;   // by application and server, without unknown sizes
+  std::vector<ServerFinish> finishes;     // in order of completion; empty unless RunOptions::finishes
   // Empty: all applications finished. Else one line per application that cannot finish: what it waits for.
   std::vector<std::string> stuck;
 };
@@ -79,6 +87,7 @@ struct RunOptions {
   bool demands = false;           // fill PhaseRecord::demand
   bool traces = false;            // fill Outcome::traces; fast simulation only
   bool operation_records = true;  // fill Outcome::operations
+  bool finishes = false;          // fill Outcome::finishes; fast simulation only
   // Called from time to time with the simulated time and the number of events.
   std::function<void(Duration, std::uint64_t)> progress{};
 };

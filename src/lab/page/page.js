@@ -162,7 +162,8 @@ function scales(result) {
 
 // ---- tables
 
-function rowsTable(result) {
+// `result` has columns and rows: an experiment or one of its detail tables.
+function rowsTable(result, title = "Table") {
   if (!result.rows.length) return null;
   const numeric = result.columns.map((column) => result.rows.some((row) => typeof row[column] === "number"));
   const formats = result.columns.map((column) => columnFormat(result.rows.map((row) => row[column])));
@@ -191,7 +192,7 @@ function rowsTable(result) {
     ),
   );
   const parts = [
-    element("h3", {}, "Table"),
+    element("h3", {}, title),
     element("div", {class: "wide"}, element("table", {class: "rows"}, head, body)),
   ];
   if (result.rows.length > kManyRows) {
@@ -249,6 +250,7 @@ function experiment(result) {
       : null,
     ...timelines(result),
     rowsTable(result),
+    ...result.details.map((detail) => rowsTable(detail, detail.title)),
   );
 }
 
