@@ -40,7 +40,7 @@ const std::vector<OptionInfo>& BackoffOptions::table() {
       {.name = "priming",
        .kind = Kind::kBytes,
        .fallback = "256KiB",
-       .help = "size of an unmeasured write before each round; 0: none"},
+       .help = "size of an unmeasured write to each target before a round; 0: none"},
       {.name = "probes",
        .kind = Kind::kInteger,
        .fallback = "3",
@@ -79,6 +79,7 @@ Backoff::Step Backoff::next() {
     case Stage::kBegin:
       return begin_round();
     case Stage::kPrimed:
+      return prime_or_write();
     case Stage::kPaused:
       return write_next();
     case Stage::kWriting:
@@ -114,8 +115,13 @@ Backoff::Step Backoff::begin_round() {
   ++round_;
   done_ = 0;
   measured_ = false;
-  if (options_.priming.count() == 0) return write_next();
-  pending_ = Write{options_.priming, 0, true};
+  primed_ = options_.priming.count() == 0 ? options_.targets : 0;
+  return prime_or_write();
+}
+
+Backoff::Step Backoff::prime_or_write() {
+  if (primed_ == options_.targets) return write_next();
+  pending_ = Write{options_.priming, primed_++, true};
   return *pending_;
 }
 

@@ -10,9 +10,9 @@
 //     if (Sleep)    sleep(step.time);
 //   }
 //
-// With priming (section 3.1.2) each round starts with a small write that is not measured. With the min-prober a round
-// has several writes with a pause between them, and the slowest write decides. On a striped file every target is
-// probed, and the slowest target decides.
+// With priming (section 3.1.2) each round starts with a small write to every target that is not measured. With the
+// min-prober a round has several writes with a pause between them, and the slowest write decides. On a striped file
+// every target is probed, and the slowest target decides.
 #pragma once
 
 #include <tutti/base.h>
@@ -35,7 +35,7 @@ struct BackoffOptions {
   std::uint32_t max_exponent = 6;                    // upper limit of the exponent (truncated exponential backoff)
   Duration time_constant = std::chrono::seconds(1);  // BACKOFF_TIME_CONST
   Duration fixed_sleep = std::chrono::seconds(1);    // FIXED_SLEEP_TIME
-  Bytes priming{256 << 10};                          // 0: no priming
+  Bytes priming{256 << 10};                          // of each target; 0: no priming
   std::uint32_t probes = 3;                          // writes per round and target; 1: the plain prober
   Duration probe_pause = std::chrono::milliseconds(100);  // between those writes
   std::uint32_t targets = 1;                              // probed one after the other
@@ -77,6 +77,7 @@ class Backoff {
   enum class Stage : std::uint8_t { kBegin, kPrimed, kWriting, kPaused, kDecide, kDone };
 
   Step begin_round();
+  Step prime_or_write();
   Step write_next();
   Step decide();
   Duration backoff_time();
@@ -87,7 +88,8 @@ class Backoff {
   Stage stage_ = Stage::kBegin;
   std::uint32_t round_ = 0;
   std::uint32_t exponent_;
-  std::uint32_t done_ = 0;  // counted writes of this round
+  std::uint32_t primed_ = 0;  // targets of this round
+  std::uint32_t done_ = 0;    // counted writes of this round
   std::optional<Write> pending_;
   double rate_ = 0;
   bool measured_ = false;  // rate_ is of this round

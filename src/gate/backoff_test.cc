@@ -71,10 +71,11 @@ TEST(Backoff, PrimingIsNotMeasuredAndTheSlowestProbeDecides) {
 }
 
 TEST(Backoff, BacksOffIfOneTargetOfAStripedFileIsBusy) {
-  Backoff backoff({.max_count = 1, .priming = 0_B, .probes = 2, .targets = 3}, 100e6, 1);
+  Backoff backoff({.max_count = 1, .priming = 4_KiB, .probes = 2, .targets = 3}, 100e6, 1);
   const BackoffRun result =
       run(backoff, [](std::uint32_t, std::uint32_t target) { return target == 1 ? 20e6 : 200e6; });
-  EXPECT_THAT(result.steps, testing::ElementsAre("write0", "write1", "write2", "pause", "write0", "write1", "write2"));
+  EXPECT_THAT(result.steps, testing::ElementsAre("prime", "prime", "prime", "write0", "write1", "write2", "pause",
+                                                 "write0", "write1", "write2"));
   EXPECT_FALSE(result.quiet);
 }
 

@@ -80,7 +80,7 @@ TEST_F(ProberTest, EachTargetHasItsOwnDirectory) {
   ASSERT_FALSE(missing);
   EXPECT_THAT(missing.error().message, testing::HasSubstr("ost3"));
   fs::create_directories(directory_ / "ost3");
-  EXPECT_EQ(probe(striped)->written, 64_KiB * 4 + 4_KiB);
+  EXPECT_EQ(probe(striped)->written, 64_KiB * 4 + 4_KiB * 2);
 }
 
 TEST_F(ProberTest, ProbeFilesOfDeadProcessesAreRemovedAndThoseOfLiveOnesKept) {

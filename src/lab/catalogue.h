@@ -22,6 +22,10 @@ Result<ExperimentResult> twins_forwarding(const LabOptions& options);
 Result<ExperimentResult> thesis_identical(const LabOptions& options);
 Result<ExperimentResult> thesis_mixed(const LabOptions& options);
 Result<ExperimentResult> thesis_scale(const LabOptions& options);
+// thesis_more.cc
+Result<ExperimentResult> thesis_striped(const LabOptions& options);
+Result<ExperimentResult> thesis_outsider(const LabOptions& options);
+Result<ExperimentResult> thesis_overhead(const LabOptions& options);
 // resonant.cc
 Result<ExperimentResult> resonant_demo(const LabOptions& options);
 Result<ExperimentResult> resonant_interference(const LabOptions& options);

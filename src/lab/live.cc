@@ -52,15 +52,17 @@ Result<void> check_live(const Scenario& scenario) {
     return wrong(fmt::format("{} servers (at most {} are processes on one machine)", servers.count, kMostServers));
   if (scenario.forwarding.count > 0) return wrong("forwarding nodes");
   if (servers.request_cost > Duration{} || servers.write_cost > Duration{} || servers.read_ahead > Bytes{} ||
-      servers.write_back)
-    return wrong("request_cost, write_cost, read_ahead and write_back");
+      servers.write_back || servers.write_cache > Bytes{})
+    return wrong("request_cost, write_cost, read_ahead, write_back and write_cache");
+  if (scenario.gate.probe || scenario.gate.own_data) return wrong("probe and own_data of [gate]");
   if (!scenario.faults.empty()) return wrong("faults");
   if (scenario.timeout > Duration{}) return wrong("a timeout");
   std::size_t processes = 0;
   for (const Application& application : scenario.applications) {
     processes += sim::client_nodes(application);
     if (application.flow > Bytes{} || application.largest_request > Bytes{}) return wrong("flow and largest_request");
-    if (application.separate_requests) return wrong("separate_requests");
+    if (application.separate_requests || !application.coordinated)
+      return wrong("separate_requests and coordinated = false");
     if (application.sync) return wrong("sync");
     if (application.pattern == sim::Pattern::kRandom) return wrong("the pattern 'random'");
     if (application.stripe_size != scenario.applications.front().stripe_size) return wrong("different stripe sizes");

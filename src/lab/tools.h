@@ -21,6 +21,7 @@ struct Averages {
   double operation_p99 = 0;
   double phase = 0;
   double phase_deviation = 0;
+  double phase_max = 0;
   double last_over_first = 0;  // mean ratio of the operations
   double first_server = 0;     // mean time until the first server has served its part
   double last_server = 0;      // the same for the last server

@@ -20,9 +20,10 @@ double quiet_rate(const Scenario& scenario, const Application& application) {
                 .tag = 0},
                TimePoint{});
   TimePoint last{};
+  const bool cached = scenario.servers.write_back || Bytes(bytes) <= scenario.servers.write_cache;
   while (const auto next = device.next_finish()) {
-    last = *next;
-    device.pop_finished(last);
+    device.pop_finished(*next);
+    if (!cached) last = *next;
   }
   const Network& network = scenario.network;
   double seconds =

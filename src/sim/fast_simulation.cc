@@ -63,8 +63,8 @@ Result<void> FastSimulation::build_stations() {
     if (!policy) return Failure(policy.error());
     const unsigned depth = server ? scenario_.servers.depth : scenario_.forwarding.depth;
     stations_.emplace_back(std::move(*policy),
-                           Station::Limits{depth, scenario_.servers.read_ahead, scenario_.servers.write_buffers,
-                                           scenario_.servers.read_buffers},
+                           Station::Limits{depth, scenario_.servers.read_ahead, scenario_.servers.write_cache,
+                                           scenario_.servers.write_buffers, scenario_.servers.read_buffers},
                            scenario_.servers.device);
   }
   return {};

@@ -207,7 +207,9 @@ class FastSimulation final : private Applications::Backend {
   void answer_arrives(std::uint32_t application, std::uint32_t ticket, bool granted);
   void deliver_answers();
   void release_turn(std::uint32_t application);
+  void begin_probes(std::uint32_t application);
   void next_probe(std::uint32_t application);
+  void probes_done(std::uint32_t application);
   void probe(std::uint32_t application, Bytes bytes, std::uint32_t target);
 
   // Stations (fast_simulation_servers.cc).
@@ -229,6 +231,8 @@ class FastSimulation final : private Applications::Backend {
   void handle_batch(std::uint32_t station, std::uint32_t ticket);
   void serve(std::uint32_t station, std::uint32_t ticket);
   bool serve_from_memory(std::uint32_t station, std::uint32_t ticket, Bytes& length);
+  void use_write_cache(std::uint32_t station);
+  void add_to_device(std::uint32_t station, const DeviceRequest& request);
   void start_on_device(std::uint32_t station, std::uint32_t ticket, Bytes length);
   void device_done(std::uint32_t station, std::uint32_t ticket);
   void forward_batch(std::uint32_t station, std::uint32_t ticket);
@@ -252,6 +256,8 @@ class FastSimulation final : private Applications::Backend {
   // Ids of requests: of requests of operations, or of batches that a forwarding node sent.
   static RequestId request_id(std::uint32_t slot, std::uint32_t index) { return (RequestId{slot} << 32) | index; }
   static constexpr RequestId kForwarded = RequestId{1} << 63;
+  static constexpr std::uint64_t kFromCache = std::uint64_t{1}
+                                              << 63;  // tag of a device request; the rest is its length
   static std::uint32_t slot_of(RequestId id) { return static_cast<std::uint32_t>(id >> 32); }
   static std::uint32_t request_of(RequestId id) { return static_cast<std::uint32_t>(id); }
   // Of a request of an operation.

@@ -29,12 +29,8 @@ Result<void> FastSimulation::build_gate() {
 // The computation of the application has ended. It may have to wait before its phase.
 void FastSimulation::ask_for_turn(std::uint32_t application) {
   ApplicationState& state = applications_[application];
-  if (scenario_.gate.kind == Gate::Kind::kNone) return driver_.begin_phase(application);
-  if (scenario_.gate.kind == Gate::Kind::kBackoff) {
-    state.backoff = std::make_unique<gate::Backoff>(
-        make_backoff(scenario_, application, driver_.progress(application).iteration, state.layout(0)));
-    return next_probe(application);
-  }
+  if (scenario_.gate.kind == Gate::Kind::kNone || !state.spec->coordinated) return driver_.begin_phase(application);
+  if (scenario_.gate.kind == Gate::Kind::kBackoff) return begin_probes(application);
   if (!reachable(state) && state.gave_up) return driver_.begin_phase(application);
   const Nanoseconds latency = scenario_.gate.latency.count();
   const std::uint32_t ticket = ticket_of(application);
@@ -128,6 +124,7 @@ void FastSimulation::answer_arrives(std::uint32_t application, std::uint32_t tic
   state.asking = false;
   state.holds = true;
   schedule_gate(now_ + gate_->options().lease.count() / 3, {application, kRenew, ticket});
+  if (scenario_.gate.probe) return begin_probes(application);
   driver_.begin_phase(application);
 }
 
@@ -186,6 +183,25 @@ void FastSimulation::release_turn(std::uint32_t application) {
   send_to_gate(application, kReleased, ticket_of(application));
 }
 
+void FastSimulation::begin_probes(std::uint32_t application) {
+  ApplicationState& state = applications_[application];
+  state.backoff = std::make_unique<gate::Backoff>(
+      make_backoff(scenario_, application, driver_.progress(application).iteration, state.layout(0)));
+  next_probe(application);
+}
+
+// With own_data, what the probes wrote is part of the phase. The phase still has at least one operation per rank.
+void FastSimulation::probes_done(std::uint32_t application) {
+  Applications::Progress& progress = driver_.progress(application);
+  const Application& spec = *progress.spec;
+  if (scenario_.gate.own_data) {
+    const std::uint64_t round = spec.size.count() * spec.ranks;
+    const std::uint64_t written = applications_[application].backoff->written().count() / round;
+    progress.operations -= static_cast<unsigned>(std::min<std::uint64_t>(written, progress.operations - 1));
+  }
+  driver_.begin_phase(application);
+}
+
 void FastSimulation::next_probe(std::uint32_t application) {
   ApplicationState& state = applications_[application];
   if (driver_.progress(application).dead) return;
@@ -194,7 +210,7 @@ void FastSimulation::next_probe(std::uint32_t application) {
     return probe(application, write->bytes, state.layout(0).targets[write->target % state.layout(0).targets.size()]);
   if (const auto* sleep = std::get_if<gate::Backoff::Sleep>(&step))
     return schedule_gate(now_ + sleep->time.count(), {application, kSlept, 0});
-  driver_.begin_phase(application);
+  probes_done(application);
 }
 
 // Writes probe data to a separate file on one server, with requests as large as the application's operations.

@@ -278,7 +278,10 @@ bool FastSimulation::serve_from_memory(std::uint32_t index, std::uint32_t ticket
   const Request& first = station.batch(ticket).requests.front();
   if (first.direction == Direction::kWrite) {
     if (scenario_.servers.write_back) batch_served(index, ticket);
-    return scenario_.servers.write_back;
+    if (scenario_.servers.write_back || scenario_.servers.write_cache == Bytes{}) return scenario_.servers.write_back;
+    station.write_cache.add({ticket, spread_ ? position(first, index) : 0, length});
+    use_write_cache(index);
+    return true;
   }
   if (scenario_.servers.read_ahead == Bytes{}) return false;
   const Layout& layout = applications_[first.file >> 40].layout(0);
@@ -290,16 +293,31 @@ bool FastSimulation::serve_from_memory(std::uint32_t index, std::uint32_t ticket
   return found.location != PageCache::Location::kDevice;
 }
 
+// Batches of writes complete when they have room in the cache, which passes them on to the device.
+void FastSimulation::use_write_cache(std::uint32_t index) {
+  WriteCache& cache = stations_[index].write_cache;
+  while (const auto ticket = cache.admit()) batch_served(index, *ticket);
+  while (const auto next = cache.next_for_device(scenario_.servers.depth))
+    add_to_device(index, {.position = next->position,
+                          .length = next->length,
+                          .direction = Direction::kWrite,
+                          .tag = kFromCache | next->length.count()});
+}
+
 void FastSimulation::start_on_device(std::uint32_t index, std::uint32_t ticket, Bytes length) {
+  const Request& first = stations_[index].batch(ticket).requests.front();
+  add_to_device(index, {.position = spread_ ? position(first, index) : 0,
+                        .length = length,
+                        .direction = first.direction,
+                        .tag = ticket});
+}
+
+void FastSimulation::add_to_device(std::uint32_t index, const DeviceRequest& request) {
   Station& station = stations_[index];
-  const Request& first = station.batch(ticket).requests.front();
-  Device& device = station.device();
-  device.add(
-      {.position = spread_ ? position(first, index) : 0, .length = length, .direction = first.direction, .tag = ticket},
-      TimePoint(Duration(now_)));
+  station.device().add(request, TimePoint(Duration(now_)));
   if (station.finish_scheduled) return;
   station.finish_scheduled = true;
-  schedule(device.next_finish()->time_since_epoch().count(), EventKind::kFinish, {index, 0});
+  schedule(station.device().next_finish()->time_since_epoch().count(), EventKind::kFinish, {index, 0});
 }
 
 // The data is in memory now: for the batch that started the read, and for batches that wait for it.
@@ -319,8 +337,11 @@ void FastSimulation::finish(std::uint32_t index) {
   station.finish_scheduled = false;
   if (station.stopped) return;  // called again when the server continues
   Device& device = station.device();
-  while (const auto ticket = device.pop_finished(TimePoint(Duration(now_))))
-    device_done(index, static_cast<std::uint32_t>(*ticket));
+  while (const auto tag = device.pop_finished(TimePoint(Duration(now_)))) {
+    if ((*tag & kFromCache) == 0) device_done(index, static_cast<std::uint32_t>(*tag));
+    if ((*tag & kFromCache) != 0) station.write_cache.on_device(Bytes(*tag & ~kFromCache));
+  }
+  if (scenario_.servers.write_cache > Bytes{}) use_write_cache(index);
   pump(index);
   if (station.finish_scheduled || device.in_service() == 0) return;
   station.finish_scheduled = true;

@@ -21,12 +21,14 @@ Result<void> check_full(const Scenario& scenario) {
   };
   if (scenario.forwarding.count > 0) return wrong("forwarding nodes");
   for (const Application& application : scenario.applications)
-    if (application.separate_requests || application.trick != Trick::kNone || application.user != 0)
-      return wrong("separate_requests, trick and user");
+    if (application.separate_requests || application.trick != Trick::kNone || application.user != 0 ||
+        !application.coordinated)
+      return wrong("separate_requests, trick, user and coordinated = false");
+  if (scenario.gate.probe || scenario.gate.own_data) return wrong("probe and own_data of [gate]");
   const Servers& servers = scenario.servers;
   if (servers.request_cost > Duration{} || servers.write_cost > Duration{} || servers.thread_bandwidth > 0 ||
-      servers.read_ahead > Bytes{} || servers.write_back)
-    return wrong("request_cost, write_cost, thread_bandwidth, read_ahead and write_back");
+      servers.read_ahead > Bytes{} || servers.write_back || servers.write_cache > Bytes{})
+    return wrong("request_cost, write_cost, thread_bandwidth, read_ahead, write_back and write_cache");
   if (scenario.gate.kind != Gate::Kind::kLock) return {};
   return gate::LockTable::create(lock_table_options(scenario)).map([](const gate::LockTable&) {});
 }

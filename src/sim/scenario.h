@@ -32,6 +32,9 @@ struct Servers {
   double thread_bandwidth = 0;  // bytes per second that the thread copies, in addition; 0: no limit
   Bytes read_ahead{};           // read-ahead of the page cache (page_cache.h); 0: no page cache
   bool write_back = false;      // a write completes in the server's memory, which has no limit
+  // A write completes when it is in this much memory of the server or of its disk controller, which passes writes on to
+  // the device in order of arrival, at most `depth` at a time; 0: none.
+  Bytes write_cache{};
   // Limits of a node, the same as in NodeOptions.
   Bytes write_buffers = NodeOptions{}.write_buffers;
   Bytes read_buffers = NodeOptions{}.read_buffers;
@@ -119,6 +122,7 @@ struct Application {
   double size_error = 1;
   Trick trick = Trick::kNone;  // fast simulation only
   UserId user = 0;             // as authenticated by the servers; fast simulation only
+  bool coordinated = true;     // false: does not ask the gate; fast simulation only
 };
 
 // How jobs take turns for their phases (src/gate): not at all, by lock, or by probing and backoff.
@@ -131,6 +135,8 @@ struct Gate {
   Duration patience = std::chrono::minutes(30);      // an application proceeds after waiting this long for its turn
   Duration answer_bound = std::chrono::seconds(2);   // and after this long without an answer of the coordinator
   gate::BackoffOptions backoff{};                    // kBackoff; the threshold is 85% of the rate of an idle server
+  bool probe = false;  // kLock: who has the turn also probes as with kBackoff, before it begins; fast simulation only
+  bool own_data = false;  // probes write data of the phase, which is shorter by that; fast simulation only
 };
 
 struct ScenarioFault {

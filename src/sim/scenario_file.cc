@@ -171,6 +171,7 @@ Application read_application(Section section, Prng& chance, const Scenario& scen
   result.sizes = choose(section, "sizes", "learned", kSizes);
   result.size_error = section.number("size_error", 1, {0, 1000});
   result.trick = choose(section, "trick", "none", kTricks);
+  result.coordinated = section.boolean("coordinated", true);
   result.user = static_cast<UserId>(section.integer("user", 0, {0, INT32_MAX}));
   return result;
 }
@@ -266,6 +267,7 @@ void read_servers(Config& config, Scenario& scenario, const Overrides& overrides
   scenario.servers.thread_bandwidth = bandwidth(servers, "thread_bandwidth");
   scenario.servers.read_ahead = servers.bytes("read_ahead", Bytes{});
   scenario.servers.write_back = servers.boolean("write_back", false);
+  scenario.servers.write_cache = servers.bytes("write_cache", Bytes{});
   scenario.servers.write_buffers = servers.bytes("write_buffers", scenario.servers.write_buffers);
   scenario.servers.read_buffers = servers.bytes("read_buffers", scenario.servers.read_buffers);
   scenario.servers.max_waiting =
@@ -284,6 +286,13 @@ void read_gate(Section section, Gate& gate) {
   gate.latency = section.duration("latency", gate.latency);
   gate.patience = section.duration("patience", gate.patience);
   gate.answer_bound = section.duration("answer_bound", gate.answer_bound);
+  gate.probe = section.boolean("probe", false);
+  gate.own_data = section.boolean("own_data", false);
+  Section backoff = section.section("backoff");
+  const PolicyOptions options = read_options(backoff);
+  const auto values = OptionValues::check("backoff", gate::BackoffOptions::table(), options);
+  if (!values) return section.mistake("backoff", values.error().message);
+  gate.backoff = gate::BackoffOptions::from(*values);
 }
 
 Result<Scenario> read(Config config, const std::string& source, const Overrides& overrides) {

@@ -13,6 +13,7 @@
 #include "sched/policy.h"
 #include "sim/network.h"
 #include "sim/page_cache.h"
+#include "sim/write_cache.h"
 
 namespace tutti::sim {
 
@@ -30,12 +31,14 @@ class Station {
   struct Limits {
     unsigned depth = 1;
     Bytes read_ahead{};
+    Bytes write_cache{};
     Bytes write_buffers{};
     Bytes read_buffers{};
   };
 
   Station(std::unique_ptr<Policy> policy, Limits limits, const DeviceFigures& device)
       : cache(limits.read_ahead),
+        write_cache(limits.write_cache),
         write_memory(net::WriteMemory(limits.write_buffers).with_writes, {}),
         pulled_memory(net::WriteMemory(limits.write_buffers).pulled),
         read_memory(limits.read_buffers),
@@ -60,7 +63,8 @@ class Station {
 
   std::size_t in_flight() const { return in_flight_; }
 
-  PageCache cache;  // of a server
+  PageCache cache;         // of a server
+  WriteCache write_cache;  // of a server
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>>
       waiting;  // tickets that wait for the read of another ticket
   // Messages, and dispatched batches, that wait for memory because of the node's limits.
