@@ -32,7 +32,6 @@ Result<ExperimentResult> resonant_interference(const LabOptions& options);
 Result<ExperimentResult> resonant_scaling(const LabOptions& options);
 // resonant_live.cc
 Result<ExperimentResult> resonant_demo_live(const LabOptions& options);
-Result<ExperimentResult> resonant_benchmarks_live(const LabOptions& options);
 // resonant_benchmarks.cc
 Result<ExperimentResult> resonant_benchmarks(const LabOptions& options);
 // checkpoints.cc. The size is the same in all modes.

@@ -104,7 +104,7 @@ const std::vector<Experiment>& experiments() {
       {"resonant-demo", kResonant, "figures 2, 5", "the demonstration program: six ways to read", resonant_demo,
        kHasLive},
       {"resonant-benchmarks", kResonant, "figures 6-10", "five benchmarks, disk and flash: six ways to read and write",
-       resonant_benchmarks, kHasLive},
+       resonant_benchmarks},
       {"resonant-interference", kResonant, "figure 11", "two programs at once", resonant_interference},
       {"resonant-scaling", kResonant, "figure 12", "1 to 1024 ranks over 16 targets", resonant_scaling},
       {"checkpoints", "", "", "ten unequal jobs checkpoint at once", checkpoints, kHasLive},

@@ -166,7 +166,6 @@ void add_advance(ExperimentResult& result, const std::vector<BenchmarkRow>& rows
 }  // namespace
 
 Result<ExperimentResult> resonant_benchmarks(const LabOptions& options) {
-  if (options.mode == Mode::kLive) return resonant_benchmarks_live(options);
   ExperimentResult result;
   result.device = describe(paper_cluster().device) + "; " + describe(flash_cluster().device);
   std::vector<BenchmarkRow> rows;

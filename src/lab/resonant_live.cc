@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The demonstration program and the benchmarks of the resonant I/O paper in real time: MPI programs with the preloaded
-// library, over nodes with modelled disks.
+// The demonstration program of the resonant I/O paper in real time: an MPI program with the preloaded library, over
+// nodes with modelled disks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -123,36 +123,6 @@ Result<ExperimentResult> resonant_demo_live(const LabOptions& options) {
       live_claim(id + "gain-4-64", "auto over two-phase, 4 ranks, 64 KB, read", "%", 151, live_gain(find(4, 64))),
       live_claim(id + "gain-2-128", "auto over two-phase, 2 ranks, 128 KB, read", "%", 75, live_gain(find(2, 128))),
       worst_row("resonant-demo", rows)};
-  return result;
-}
-
-// A part of the sizes of the simulated experiment, so that it takes minutes. hpio always has 4096 regions per rank.
-Result<ExperimentResult> resonant_benchmarks_live(const LabOptions& options) {
-  std::vector<LiveRow> rows;
-  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
-    const auto add = [&](const char* pattern, std::string label, std::uint64_t segment) {
-      rows.push_back({pattern, std::move(label), {4, segment, direction, kLiveBytes}});
-    };
-    add("coll_perf", "128^3", 128);
-    for (const std::uint64_t kilobytes : {32u, 64u, 128u, 256u})
-      add("mpi-io-test", fmt::format("{} KB", kilobytes), kilobytes << 10);
-    for (const std::uint64_t kilobytes : {64u, 256u})
-      add("ior-mpi-io", fmt::format("{} KB", kilobytes), kilobytes << 10);
-    for (const std::uint64_t elements : {4096u, 16384u})
-      add("noncontig", fmt::format("{} elements", elements), elements * 4);
-    add("hpio", "2 KB", 2 << 10);
-  }
-  auto result = run_rows(options, "resonant-benchmarks", rows);
-  if (!result) return result;
-  for (const LiveRow& row : rows)
-    if (row.pattern == "noncontig" && row.size.segment == 16384 * 4) {
-      const bool read = row.size.direction == Direction::kRead;
-      result->claims.push_back(
-          live_claim(fmt::format("resonant-benchmarks.advance.noncontig-{}", read ? "read" : "write"),
-                     fmt::format("auto over two-phase, noncontig, 16K elements, {}", read ? "read" : "write"), "%",
-                     read ? 157 : 97, live_gain(row)));
-    }
-  result->claims.push_back(worst_row("resonant-benchmarks", rows));
   return result;
 }
 
