@@ -6,7 +6,7 @@
 # usage: examples.sh SOURCE_DIRECTORY BUILD_DIRECTORY
 set -euo pipefail
 source_directory=$(realpath "$1") build=$(realpath "$2")
-most_not_run=11
+most_not_run=12
 
 if [ "${TUTTI_EXAMPLES_INSIDE:-}" = "" ]; then
   [ "$(id -u)" = 0 ] && unshare -mnp true 2>/dev/null || { echo "skipped: needs root and namespaces"; exit 77; }
