@@ -74,6 +74,16 @@ class ClusterLimitsTest : public testing::Test {
     options.network.jitter = 20us;
     cluster_ = std::make_unique<SimulatedCluster>(options);
   }
+  ~ClusterLimitsTest() override { end(); }
+  // Writes in flight fail when the cluster ends, and report that to their writer.
+  void end() {
+    for (auto& writer : writers_) {
+      writer->stopped = true;
+      writer->file.reset();
+    }
+    cluster_.reset();
+    writers_.clear();
+  }
   Simulator& simulator() { return cluster_->simulator(); }
   void run_until(Duration when) {
     while (simulator().now() < when.count() && simulator().run_next()) {
@@ -209,7 +219,7 @@ TEST_F(ClusterLimitsTest, HoldForUsersAndNames) {
 TEST_F(ClusterLimitsTest, DoNotSlowAJobThatIsBelowThem) {
   double bytes[2];
   for (const bool limited : {false, true}) {
-    writers_.clear();
+    end();
     start(limited ? "7=1GB/s" : "8=1GB/s");
     Writer& writer = add_writer(7, 16384, 1, [](Nanoseconds) { return std::vector<std::size_t>{1, 2}; });
     run_writers(kBegin, kBegin + 2s);
@@ -239,7 +249,7 @@ TEST_F(ClusterLimitsTest, HoldAtMostFromTheStartOfTheNodesOn) {
 // A dead node: its share counts at the node that distributes, also if that one has died.
 TEST_F(ClusterLimitsTest, HoldIfANodeDies) {
   for (const std::size_t dead : {0, 2}) {
-    writers_.clear();
+    end();
     start("7=10MB/s");
     Writer& writer = add_writer(7, 32768, 16, [&, dead](Nanoseconds now) {
       return now < (kBegin + 3s).count() ? std::vector<std::size_t>{dead, 1, 3} : std::vector<std::size_t>{1, 3};
@@ -254,7 +264,7 @@ TEST_F(ClusterLimitsTest, HoldIfANodeDies) {
 // A node that the others do not reach has its own share, the others have the rest.
 TEST_F(ClusterLimitsTest, HoldAtMostIfANodeIsPartitionedFromTheOthers) {
   for (const std::size_t lost : {0, 3}) {
-    writers_.clear();
+    end();
     start("7=10MB/s");
     Writer& writer = add_writer(7, 32768, 32, [](Nanoseconds) { return std::vector<std::size_t>{0, 1, 2, 3}; });
     run_writers(kBegin, kBegin + 10s, [&] {
