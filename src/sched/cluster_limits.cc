@@ -122,9 +122,10 @@ bool ClusterLimits::take(std::span<const AllowancePointer> allowances, Bytes len
 LimitDemand ClusterLimits::demand_of(Allowance& allowance) const {
   LimitDemand demand{.key = allowance.key, .limit = allowance.limit, .waiting = allowance.waiting};
   const LimitAmount burst = allowance.limit.during(burst_);
+  const std::size_t servers = servers_;
   for_each_resource(allowance.limit, [&](auto part) {
     const std::uint64_t next = allowance.waiting.requests > 0 ? allowance.short_of.*part : 0;
-    const std::uint64_t later = std::min(2 * (allowance.used.*part), burst.*part / servers_);
+    const std::uint64_t later = std::min(2 * (allowance.used.*part), burst.*part / servers);
     const std::uint64_t useful = std::max({std::min(allowance.waiting.*part, burst.*part), next, later});
     std::uint64_t& left = allowance.left.*part;
     if (left > useful) demand.returned.*part = left - std::exchange(left, useful);
