@@ -43,6 +43,12 @@ class CarriedFileTest : public ::testing::Test {
     return std::shared_ptr<Client>(std::move(*client));
   }
 
+  // Nodes use the disk on their own threads.
+  std::vector<std::byte> on_disk() {
+    const std::lock_guard lock(disk_.mutex);
+    return disk_.files["data"];
+  }
+
   FakeDisk disk_;
   FakeNode a_{disk_, "carried-a"}, b_{disk_, "carried-b"};
 };
@@ -51,7 +57,7 @@ TEST_F(CarriedFileTest, ReadsAndWritesListsAndFindsTheEnd) {
   CarriedFile file(options());
   auto one = bytes(5000, 'b'), two = bytes(300, 'c');
   ASSERT_TRUE(file.write(std::vector<FilePart>{{3000, one.data(), 5000}, {9900, two.data(), 300}}, {}));
-  EXPECT_EQ(disk_.files["data"].size(), 10200u);
+  EXPECT_EQ(on_disk().size(), 10200u);
   auto back = bytes(6000, 'x');
   const auto inside = file.read(std::vector<FilePart>{{2999, back.data(), 5002}, {9900, back.data() + 5002, 300}}, {});
   EXPECT_EQ(*inside, kInside);
@@ -85,7 +91,7 @@ TEST_F(CarriedFileTest, CallsIssuedWhileTheOperationIsUnderWay) {
                                                                             },
                                                                         .delay = std::chrono::milliseconds(1)}));
   EXPECT_TRUE(issued);
-  EXPECT_EQ(disk_.files["data"][0], std::byte('b'));
+  EXPECT_EQ(on_disk()[0], std::byte('b'));
 }
 
 TEST_F(CarriedFileTest, RefusesAnotherFileOfTheSameName) {
