@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 #include <vector>
@@ -150,7 +151,7 @@ std::ptrdiff_t PagePipe::drain(int socket, std::size_t most) {
 
 std::ptrdiff_t PagePipe::write(int file, std::uint64_t offset) {
   auto at = static_cast<loff_t>(offset);
-  return took_out(::splice(reading_, nullptr, file, &at, left_, 0));
+  return took_out(::splice(reading_, nullptr, file, &at, std::min(left_, kFilePiece), 0));
 }
 
 bool PagePipe::read(std::span<std::byte> into) {

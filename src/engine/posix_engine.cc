@@ -350,13 +350,16 @@ class PosixEngine final : public Engine {
   }
 
   static void prepare_splice(io_uring_sqe& entry, const Operation& operation) {
-    const int file = operation.file->direct_descriptor();
+    const int direct = operation.file->direct_descriptor();
+    const int file = direct >= 0 ? direct : operation.file->descriptor();
     const auto offset = static_cast<std::int64_t>(operation.progress.offset);
-    const auto length = static_cast<unsigned>(operation.length());
-    if (operation.kind == Operation::Kind::kRead)
-      io_uring_prep_splice(&entry, file, offset, operation.pages->writing_end(), -1, length, 0);
-    else
-      io_uring_prep_splice(&entry, operation.pages->reading_end(), -1, file, offset, length, 0);
+    if (operation.kind == Operation::Kind::kRead) {
+      const auto length = static_cast<unsigned>(operation.length());
+      return io_uring_prep_splice(&entry, file, offset, operation.pages->writing_end(), -1, length, 0);
+    }
+    const std::size_t most = direct >= 0 ? operation.length() : PagePipe::kFilePiece;
+    const auto length = static_cast<unsigned>(std::min(operation.pages->left(), most));
+    io_uring_prep_splice(&entry, operation.pages->reading_end(), -1, file, offset, length, 0);
   }
 
   io_uring_sqe* next_entry() {

@@ -18,6 +18,17 @@ bool aligned(const void* address, std::uint64_t length) {
   return (reinterpret_cast<std::uintptr_t>(address) | length) % kDirectAlignment == 0;
 }
 
+// At most PagePipe::kFilePiece of a write to a local file.
+Step cut(Operation& operation, const Step& buffered) {
+  if (operation.kind != Operation::Kind::kWrite || !operation.file->local()) return buffered;
+  unsigned count = 0;
+  for (std::size_t left = PagePipe::kFilePiece; count < buffered.count && buffered.memory[count].iov_len <= left;)
+    left -= buffered.memory[count++].iov_len;
+  if (count > 0) return {buffered.descriptor, false, buffered.memory, count};
+  operation.progress.partial = {buffered.memory->iov_base, PagePipe::kFilePiece};
+  return {buffered.descriptor, false, &operation.progress.partial, 1};
+}
+
 }  // namespace
 
 bool is_cached(int descriptor, std::uint64_t offset, std::uint64_t length) {
@@ -46,11 +57,11 @@ Step next_step(Operation& operation) {
   iovec* const first = &operation.memory[progress.piece];
   const Step buffered{operation.file->descriptor(), false, first, static_cast<unsigned>(left)};
   const int direct = operation.file->direct_descriptor();
-  if (direct < 0 || progress.avoid_direct || progress.offset % kDirectAlignment != 0) return buffered;
+  if (direct < 0 || progress.avoid_direct || progress.offset % kDirectAlignment != 0) return cut(operation, buffered);
   unsigned whole = 0;
   while (whole < left && aligned(first[whole].iov_base, first[whole].iov_len)) ++whole;
   if (whole > 0) return {direct, true, first, whole};
-  if (!aligned(first->iov_base, 0) || first->iov_len < kDirectAlignment) return buffered;
+  if (!aligned(first->iov_base, 0) || first->iov_len < kDirectAlignment) return cut(operation, buffered);
   operation.progress.partial = {first->iov_base, first->iov_len / kDirectAlignment * kDirectAlignment};
   return {direct, true, &operation.progress.partial, 1};
 }
@@ -135,10 +146,11 @@ void copy_range(Operation& operation) {
 }
 
 bool moves_pages(Operation& operation) {
-  if (operation.pages == nullptr || operation.file->direct_descriptor() < 0) return false;
+  if (operation.pages == nullptr) return false;
+  const bool direct = operation.file->direct_descriptor() >= 0;
   const std::uint64_t length = operation.length();
-  if ((operation.offset | length) % kDirectAlignment != 0 || length > PagePipe::kMost) return false;
-  if (operation.kind == Operation::Kind::kRead) return operation.pages->open();
+  if (length > PagePipe::kMost || (direct && (operation.offset | length) % kDirectAlignment != 0)) return false;
+  if (operation.kind == Operation::Kind::kRead) return direct && operation.pages->open();
   return operation.pages->left() == length;
 }
 
@@ -170,7 +182,8 @@ bool pages_moved(Operation& operation, int result) {
   }
   if (result > 0 && !read) {
     operation.pages->took_out(result);
-    if (advance(operation, static_cast<std::uint64_t>(result))) return true;
+    const bool complete = advance(operation, static_cast<std::uint64_t>(result));
+    if (complete || operation.file->direct_descriptor() < 0) return complete;
   }
   leave_pages(operation);
   return false;

@@ -23,7 +23,7 @@ struct Step {
 bool is_cached(int descriptor, std::uint64_t offset, std::uint64_t length);
 
 // The longest sequence of iovecs from the current position that one system call can transfer: with the direct
-// descriptor while everything is aligned, the rest through the page cache.
+// descriptor while everything is aligned, the rest through the page cache, local files piece by piece.
 Step next_step(Operation& operation);
 
 // True if nothing is left to transfer.
@@ -33,11 +33,11 @@ bool advance(Operation& operation, std::uint64_t moved);
 // copies. Looks at the deadline before each piece. Sets the results of the operation.
 void copy_range(Operation& operation);
 
-// True if the whole operation can be a direct transfer of pages.
+// True if the whole operation can be a transfer of pages by the ring: a direct one, or a buffered write.
 bool moves_pages(Operation& operation);
 
-// Call after a transfer of pages. True if the operation is complete. Otherwise it continues without pages, which also
-// reports the error, if any.
+// Call after a transfer of pages. True if the operation is complete. Otherwise it continues: after a piece of a
+// buffered write with pages, else without, which also reports the error, if any.
 bool pages_moved(Operation& operation, int result);
 
 }  // namespace tutti
