@@ -90,8 +90,8 @@ class NodeProcess {
 // Counts replies.
 class Flood : public net::Handler {
  public:
-  net::ReceiveMemory receive_memory(const wire::Header& header, std::span<const std::byte>) override {
-    return {std::span(memory_).first(std::min<std::size_t>(header.payload_length, memory_.size()))};
+  net::ReplyMemory reply_memory(const wire::Header& header, std::span<const std::byte>) override {
+    return {.memory = {std::span(memory_).first(std::min<std::size_t>(header.payload_length, memory_.size()))}};
   }
   void received(const net::ConnectionPointer&, net::Incoming) override { ++replies_; }
   void closed(const net::ConnectionPointer&, const Error&) override { ++lost_; }

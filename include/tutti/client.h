@@ -186,6 +186,11 @@ class File {
   };
   virtual Result<std::size_t> copy_from(const File& source, const CopyRange& range) = 0;
 
+  // As read(), into a regular file of this machine that is open for writing without O_APPEND: to its position `at`. If
+  // the data lies in one stripe of at most 1 MiB and the node is on this machine, it does not pass through the memory
+  // of this process. After an error it is unknown how much was written.
+  virtual Result<std::size_t> read_to(int descriptor, std::uint64_t at, std::uint64_t offset, std::size_t length) = 0;
+
   // `done` is called once, on a thread of the client, and must not block. The caller must keep the memory valid and
   // unchanged until then.
   virtual void read_async(std::vector<ReadPart> parts, Done done) = 0;

@@ -45,8 +45,11 @@ struct Call {
   virtual void decode(const wire::Header& header, std::span<const std::byte> body) = 0;
   // Head of the decoded reply; nullptr if it is malformed (done() reports the error).
   virtual const wire::ReplyHead* head() const = 0;
-  // Memory for the payload of the decoded reply; empty if the reply does not match the request.
-  virtual net::ReceiveMemory receive_memory() { return {}; }
+  // Where to receive the payload of the decoded reply. Nowhere of the call's own if the reply does not match the
+  // request.
+  virtual net::ReplyMemory reply_memory() { return {}; }
+  // The payload of the decoded reply, if it was not received into the call's own memory.
+  virtual void keep_payload(net::Incoming /*message*/) {}
   // Called once: a reply was decoded, or the error. On a thread of the transport or the world, or in
   // Router::await_reply().
   virtual void done(const Result<void>& answered) = 0;

@@ -176,6 +176,7 @@ struct OpenFile::TransferCall final : ReplyCall<typename Request::Reply> {
   static constexpr bool kReads = std::is_same_v<Request, wire::ReadRequest>;
   PendingOperation* operation = nullptr;
   TargetMessage* message = nullptr;
+  net::Incoming* kept = nullptr;
 
   net::Outgoing encode(const Call::Attempt& attempt) override {
     net::Outgoing out;
@@ -210,15 +211,18 @@ struct OpenFile::TransferCall final : ReplyCall<typename Request::Reply> {
     return std::ranges::equal(this->reply->lengths, message->extents, within);
   }
 
-  net::ReceiveMemory receive_memory() override {
-    net::ReceiveMemory memory;
+  net::ReplyMemory reply_memory() override {
+    net::ReplyMemory into{.memory = {}, .by_reference = kept != nullptr};
     if constexpr (kReads) {
-      const std::size_t count = fits() ? message->extents.size() : 0;
+      const std::size_t count = fits() && kept == nullptr ? message->extents.size() : 0;
       for (std::size_t i = 0; i < count; ++i)
         if (const auto length = this->reply->lengths[i]; length > 0)
-          memory.push_back({message->extents[i].memory, length});
+          into.memory.push_back({message->extents[i].memory, length});
     }
-    return memory;
+    return into;
+  }
+  void keep_payload(net::Incoming received) override {
+    if (kept != nullptr) *kept = std::move(received);
   }
 
   void finish() override {
@@ -241,7 +245,8 @@ struct OpenFile::TransferCall final : ReplyCall<typename Request::Reply> {
 };
 
 template <typename Request>
-CallPointer OpenFile::transfer(std::span<const MemoryExtent> parts, Done<std::size_t> done, const Stamp* given) {
+CallPointer OpenFile::transfer(std::span<const MemoryExtent> parts, Done<std::size_t> done, const Stamp* given,
+                               net::Incoming* kept) {
   struct PendingTransfer final : PendingOperation {
     std::vector<TransferCall<Request>> calls;
 
@@ -268,6 +273,7 @@ CallPointer OpenFile::transfer(std::span<const MemoryExtent> parts, Done<std::si
     auto& call = operation->calls[i];
     call.operation = operation.get();
     call.message = &operation->messages[i];
+    call.kept = kept;
     call.retry = call.kReads ? Retry::kAnytime : Retry::kAfterFence;
     call.work = Work::kQueued;
     call.preferred = core_->router().owner(call.message->target);
@@ -286,6 +292,25 @@ CallPointer OpenFile::read(const std::vector<ReadPart>& parts, Done<std::size_t>
 
 CallPointer OpenFile::write(const std::vector<WritePart>& parts, Done<std::size_t> done, const Stamp* given) {
   return transfer<wire::WriteRequest>(extents_of(parts), std::move(done), given);
+}
+
+bool OpenFile::fits_one_pipe(const wire::Extent& range) const {
+  if (range.length > PagePipe::kMost || range.offset > wire::kMaxOffset - range.length) return false;
+  return split(*state_->layout, range.offset, Bytes(range.length)).size() == 1;
+}
+
+CallPointer OpenFile::read_by_reference(const wire::Extent& range, Done<Received> done) {
+  auto received = std::make_shared<Received>();
+  const MemoryExtent extent{range};
+  auto finish = [received, done = std::move(done)](const Result<std::size_t>& got) {
+    if (!got) return done(Failure(got.error()));
+    received->bytes = *got;
+    // A node that announces another number of bytes than it sends is not believed.
+    if (received->message.header.payload_length != *got && *got > 0)
+      return done(fail(ErrorCode::kProtocol, "a read reply with wrong lengths"));
+    done(std::move(*received));
+  };
+  return transfer<wire::ReadRequest>({&extent, 1}, std::move(finish), nullptr, &received->message);
 }
 
 // One message per piece of a target, because a message copies one range.

@@ -21,6 +21,14 @@ class OpenFile final : public std::enable_shared_from_this<OpenFile> {
   // `given`: the stamp of an operation that several processes carry out together; nullptr: makes a new stamp.
   CallPointer read(const std::vector<ReadPart>& parts, Done<std::size_t> done, const Stamp* given = nullptr);
   CallPointer write(const std::vector<WritePart>& parts, Done<std::size_t> done, const Stamp* given = nullptr);
+  // As read(), of one range for which fits_one_pipe() is true. The data stays in the kernel where that is possible:
+  // message.pages.
+  struct Received {
+    net::Incoming message{};
+    std::size_t bytes = 0;
+  };
+  CallPointer read_by_reference(const wire::Extent& range, Done<Received> done);
+  bool fits_one_pipe(const wire::Extent& range) const;
   // As tutti::File::copy_from().
   struct CopyRange {
     std::uint64_t source_offset = 0, offset = 0, length = 0;
@@ -89,8 +97,10 @@ class OpenFile final : public std::enable_shared_from_this<OpenFile> {
   Stamp issue(const std::vector<TargetMessage>& messages) const;
   template <typename Request>
   struct TransferCall;
+  // `kept`: receives the payload of the only reply, instead of the memory of `parts`.
   template <typename Request>
-  CallPointer transfer(std::span<const MemoryExtent> parts, Done<std::size_t> done, const Stamp* given);
+  CallPointer transfer(std::span<const MemoryExtent> parts, Done<std::size_t> done, const Stamp* given,
+                       net::Incoming* kept = nullptr);
   // A call about the whole file, for the owner of its first target.
   template <typename Request>
   std::shared_ptr<FunctionCall<typename Request::Reply>> file_call(Retry retry);

@@ -4,10 +4,13 @@
 
 #include <fmt/format.h>
 #include <tutti/client.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -44,6 +47,34 @@ Result<T> wait(Router& router, Start start) {
   return future.get();
 }
 
+Result<void> write_all(int descriptor, std::uint64_t offset, std::span<const std::byte> from) {
+  while (!from.empty()) {
+    const auto put = ::pwrite(descriptor, from.data(), from.size(), static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return fail(ErrorCode::kIo, std::strerror(errno), errno);
+    offset += static_cast<std::uint64_t>(put);
+    from = from.subspan(static_cast<std::size_t>(put));
+  }
+  return {};
+}
+
+// Part of the data may be in a pipe of the kernel.
+Result<void> write_all(int descriptor, std::uint64_t offset, net::Incoming& data) {
+  const std::span<std::byte> memory = data.payload.span();
+  const std::size_t begin = data.pages_at, end = begin + data.pages.size();
+  if (auto done = write_all(descriptor, offset, memory.first(begin)); !done) return done;
+  while (data.pages.left() > 0) {
+    const std::size_t at = end - data.pages.left();
+    const auto put = data.pages.write(descriptor, offset + at);
+    if (put > 0 || (put < 0 && errno == EINTR)) continue;
+    if (put < 0 && errno != EINVAL) return fail(ErrorCode::kIo, std::strerror(errno), errno);
+    // This file cannot be written from a pipe.
+    if (!data.pages.read(memory.subspan(at))) return fail(ErrorCode::kIo, std::strerror(errno), errno);
+    if (auto done = write_all(descriptor, offset + at, memory.subspan(at, end - at)); !done) return done;
+  }
+  return write_all(descriptor, offset + end, memory.subspan(end));
+}
+
 class LiveFile final : public File {
  public:
   explicit LiveFile(std::shared_ptr<OpenFile> file) : file_(std::move(file)), router_(file_->core().router()) {}
@@ -67,6 +98,22 @@ class LiveFile final : public File {
     return wait<std::size_t>(router_, [&](auto done) {
       return file_->copy_from(*other->file_, {range.source_offset, range.offset, range.length}, std::move(done));
     });
+  }
+  Result<std::size_t> read_to(int descriptor, std::uint64_t at, std::uint64_t offset, std::size_t length) override {
+    if (length == 0) return std::size_t{0};
+    if (!file_->fits_one_pipe({offset, length})) {
+      const auto memory = std::make_unique_for_overwrite<std::byte[]>(length);
+      const auto got = read(offset, {memory.get(), length});
+      const auto done = got ? write_all(descriptor, at, std::span(memory.get(), *got)) : Result<void>{};
+      return done ? got : Failure(done.error());
+    }
+    auto got = wait<OpenFile::Received>(router_, [&](auto done) {
+      return file_->read_by_reference({offset, length}, std::move(done));
+    });
+    if (!got) return Failure(got.error());
+    if (got->bytes == 0) return std::size_t{0};
+    if (auto done = write_all(descriptor, at, got->message); !done) return Failure(done.error());
+    return got->bytes;
   }
   void read_async(std::vector<ReadPart> parts, File::Done done) override { file_->read(parts, std::move(done)); }
   void write_async(std::vector<WritePart> parts, File::Done done) override { file_->write(parts, std::move(done)); }
@@ -116,10 +163,7 @@ class LiveClient final : public Client {
   }
 
   Result<std::shared_ptr<File>> open(const std::string& path, const OpenOptions& options) override {
-    auto file = wait<std::shared_ptr<OpenFile>>([&](auto done) {
-      async_.open(path, options, std::move(done));
-      return nullptr;  // more than one call
-    });
+    auto file = wait<std::shared_ptr<OpenFile>>([&](auto done) { return async_.open(path, options, std::move(done)); });
     if (!file) return Failure(file.error());
     return std::make_shared<LiveFile>(std::move(*file));
   }

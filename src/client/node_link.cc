@@ -252,7 +252,7 @@ std::vector<CallPointer> NodeLink::take_late_syncs(TimePoint now) {
   return late;
 }
 
-net::ReceiveMemory NodeLink::receive_memory(const wire::Header& header, std::span<const std::byte> body) {
+net::ReplyMemory NodeLink::reply_memory(const wire::Header& header, std::span<const std::byte> body) {
   CallPointer call;
   {
     Lock lock(mutex_);
@@ -261,7 +261,7 @@ net::ReceiveMemory NodeLink::receive_memory(const wire::Header& header, std::spa
     call = *found;
   }
   call->decode(header, body);
-  return call->head() != nullptr ? call->receive_memory() : net::ReceiveMemory{};
+  return call->head() != nullptr ? call->reply_memory() : net::ReplyMemory{};
 }
 
 // The node may apply changes until the new deadline: closed() takes it into account.
@@ -335,7 +335,7 @@ void NodeLink::received(const net::ConnectionPointer& from, net::Incoming messag
     accepted = credit_to_accept();
   }
   accept_credit(from, accepted);
-  if (message.header.payload_length == 0) call->decode(message.header, message.body);  // else receive_memory() did
+  if (message.header.payload_length == 0) call->decode(message.header, message.body);  // else reply_memory() did
   const auto* head = call->head();
   {
     Lock lock(mutex_);
@@ -343,6 +343,7 @@ void NodeLink::received(const net::ConnectionPointer& from, net::Incoming messag
     if (!waiting_.empty()) pump(lock, clock_.steady());
   }
   if (message.unwritable) return call->done(fail(ErrorCode::kIo, "the memory to read into cannot be written", EFAULT));
+  if (!message.payload.empty()) call->keep_payload(std::move(message));
   events_.answered(std::move(call), head != nullptr ? head->status : static_cast<std::int32_t>(wire::kOk));
 }
 

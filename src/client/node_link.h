@@ -69,7 +69,7 @@ class NodeLink final : public net::Handler {
   // Removes and returns the syncs past their limit. Their replies will be ignored.
   std::vector<CallPointer> take_late_syncs(TimePoint now);
 
-  net::ReceiveMemory receive_memory(const wire::Header& header, std::span<const std::byte> body) override;
+  net::ReplyMemory reply_memory(const wire::Header& header, std::span<const std::byte> body) override;
   void received(const net::ConnectionPointer& from, net::Incoming message) override;
   void unsendable(const net::ConnectionPointer& from, std::uint64_t tag) override;
   void closed(const net::ConnectionPointer& connection, const Error& why) override;

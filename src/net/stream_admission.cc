@@ -24,19 +24,19 @@ bool StreamConnection::admit() {
   const bool pulled = request && header.type == wire::Type::kPayload;  // belongs to a request that is in flight
   if (request && !pulled && header.payload_length > Budget::kSmall && exceeds_credit(header)) return false;
   Buffer buffer;
-  ReceiveMemory parts;
-  if (header.payload_length > 0 && !find_memory(header, buffer, parts)) return false;
+  ReplyMemory into;
+  if (header.payload_length > 0 && !find_memory(header, buffer, into)) return false;
   if (request && !pulled && !admit_request(header)) return false;
   if (request && header.payload_length > 0) {  // it occupies memory from now on, so it must arrive in time
     payload_by_ = steady_now() + listener_->options.receive_timeout + kSlowestByte * header.payload_length;
     loop_->wake_at(payload_by_);
   }
   PagePipe pages;  // stays closed if the payload is received into memory
-  if (request && listener_->options.pages && header.payload_length >= PagePipe::kLeast && !header.has_payload_checksum)
-    (void)pages.open();
+  const bool by_reference = request ? listener_->options.pages : into.by_reference && into.memory.empty();
+  if (by_reference && header.payload_length >= PagePipe::kLeast && !header.has_payload_checksum) (void)pages.open();
   if (pages.is_open())
     reader_.admit(std::move(buffer), std::move(pages));
-  else if (auto fine = reader_.admit(std::move(buffer), std::move(parts)); !fine) {
+  else if (auto fine = reader_.admit(std::move(buffer), std::move(into.memory)); !fine) {
     close_for_violation(fine.error());
     return false;
   }
@@ -55,7 +55,7 @@ bool StreamConnection::exceeds_credit(const wire::Header& header) {
 }
 
 // Memory for the payload. False: there is none now, or the connection is closed.
-bool StreamConnection::find_memory(const wire::Header& header, Buffer& buffer, ReceiveMemory& parts) {
+bool StreamConnection::find_memory(const wire::Header& header, Buffer& buffer, ReplyMemory& into) {
   if (node_side() && header.type == wire::Type::kPayload) {
     auto memory = handler_.payload_memory(shared_from_this(), header);
     if (!memory) {
@@ -69,8 +69,8 @@ bool StreamConnection::find_memory(const wire::Header& header, Buffer& buffer, R
   if (small && !established_.pool->within_share(*user_memory_->small_payloads, header.payload_length) &&
       !wait_for_memory({MemoryWait::Kind::kPayloads, user_}, Waits::kUnlessItOwes))
     return false;
-  if (!node_side()) parts = handler_.receive_memory(header, reader_.body());
-  if (!parts.empty()) return true;
+  if (!node_side()) into = handler_.reply_memory(header, reader_.body());
+  if (!into.memory.empty()) return true;
   buffer = established_.pool->try_allocate(header.payload_length);
   if (buffer.empty()) return wait_for_memory({MemoryWait::Kind::kPayloads}, Waits::kAlways);
   if (small) buffer.charge(user_memory_->small_payloads);

@@ -145,7 +145,7 @@ class StreamConnection final : public Connection,
   bool process(std::span<const std::byte> bytes) TUTTI_REQUIRES(receiving_);
   bool admit() TUTTI_REQUIRES(receiving_);
   bool exceeds_credit(const wire::Header& header) TUTTI_REQUIRES(receiving_);
-  bool find_memory(const wire::Header& header, Buffer& buffer, ReceiveMemory& parts) TUTTI_REQUIRES(receiving_);
+  bool find_memory(const wire::Header& header, Buffer& buffer, ReplyMemory& into) TUTTI_REQUIRES(receiving_);
   Result<void> check_kind(const wire::Header& header, bool request) const;
   bool admit_request(const wire::Header& header) TUTTI_REQUIRES(receiving_);
   bool find_request_memory(const Charge& charge) TUTTI_REQUIRES(receiving_);

@@ -37,11 +37,12 @@ using ConnectionPointer = std::shared_ptr<Connection>;
 struct Incoming {
   wire::Header header{};
   std::vector<std::byte> body{};
-  Buffer payload{};  // empty if there is none, or if it was stored in Handler::receive_memory()
-  // With ListenOptions::pages: the bytes of the payload from `pages_at` on, which are not in `payload`.
+  Buffer payload{};  // empty if there is none, or if it was stored in Handler::reply_memory()
+  // With ListenOptions::pages or ReplyMemory::by_reference: bytes of the payload from `pages_at` on, which are not in
+  // `payload`. The bytes after them are.
   PagePipe pages{};
   std::size_t pages_at = 0;
-  bool unwritable = false;  // the memory of Handler::receive_memory() cannot be written; the payload is lost
+  bool unwritable = false;  // the memory of Handler::reply_memory() cannot be written; the payload is lost
 };
 
 // A frame to send.
@@ -58,6 +59,12 @@ struct Outgoing {
 
 // Caller-owned memory that a payload is received into, in this order.
 using ReceiveMemory = boost::container::small_vector<std::span<std::byte>, 1>;
+
+// Where the payload of a reply is received. Default: into a Buffer of the connection's pool.
+struct ReplyMemory {
+  ReceiveMemory memory{};     // if not empty: header.payload_length bytes, used until received() or closed() is called
+  bool by_reference = false;  // else, if the payload is large and has no checksum: into Incoming::pages
+};
 
 // The other end of a connection.
 struct Peer {
@@ -79,11 +86,8 @@ class Handler {
   // On the node's side: a client is authenticated.
   virtual void connected(const ConnectionPointer&) {}
 
-  // On the client's side: memory for the payload of a reply, header.payload_length bytes in all. It is used until
-  // received() or closed() is called. If empty, the payload is received into a Buffer of the connection's pool.
-  virtual ReceiveMemory receive_memory(const wire::Header& /*header*/, std::span<const std::byte> /*body*/) {
-    return {};
-  }
+  // On the client's side: where to receive the payload of a reply.
+  virtual ReplyMemory reply_memory(const wire::Header& /*header*/, std::span<const std::byte> /*body*/) { return {}; }
 
   // On the node's side: memory for the payload of a wire::Payload, header.payload_length bytes. Empty: there is none
   // now; it is asked again when memory of ListenOptions::pulled_pool is released. An error closes the connection.
@@ -205,7 +209,7 @@ struct ConnectOptions {
   std::string node{};                                // name of the node; another node refuses. Empty: any node
   // User that may run the node, besides root and the user of this process. Not checked if a key is used.
   std::optional<std::uint32_t> node_user{};
-  std::shared_ptr<BufferPool> pool{};  // for payloads without receive_memory(); nullptr: a new one of 64 MiB
+  std::shared_ptr<BufferPool> pool{};  // for payloads without reply_memory(); nullptr: a new one of 64 MiB
   Duration timeout = std::chrono::seconds(5);
   bool watch = false;  // await_reply() polls for up to 100 us before it sleeps, if the last reply took less than that
 };

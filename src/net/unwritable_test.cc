@@ -39,9 +39,9 @@ class Server : public Handler {
 
 class Client : public Handler {
  public:
-  ReceiveMemory receive_memory(const wire::Header& header, std::span<const std::byte>) override {
+  ReplyMemory reply_memory(const wire::Header& header, std::span<const std::byte>) override {
     std::lock_guard lock(mutex_);
-    return {memory_[header.tag].first(header.payload_length)};
+    return {.memory = {memory_[header.tag].first(header.payload_length)}};
   }
   void received(const ConnectionPointer&, Incoming message) override {
     std::lock_guard lock(mutex_);

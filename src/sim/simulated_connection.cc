@@ -134,8 +134,8 @@ bool SimulatedConnection::deliver(SimulatedFrame& frame) {
   if (node_side() && !admit(*header, body, incoming.payload)) return false;
   network_.simulator_.mix(header->tag * 31 + frame.size);
   if (frame.payload > 0 && !node_side()) {
-    const auto parts = handler_.receive_memory(*header, body);
-    if (network_.options_.content) place(frame, parts);
+    const auto into = handler_.reply_memory(*header, body);
+    if (network_.options_.content) place(frame, into.memory);
   } else if (network_.options_.content && frame.payload > 0) {
     const std::span<std::byte> whole = incoming.payload.span();
     place(frame, {&whole, 1});

@@ -48,10 +48,10 @@ class Recorder : public Handler {
     why_.push_back(why);
     changed_.notify_all();
   }
-  ReceiveMemory receive_memory(const wire::Header& header, std::span<const std::byte>) override {
+  ReplyMemory reply_memory(const wire::Header& header, std::span<const std::byte>) override {
     std::lock_guard lock(mutex_);
     const auto found = receive_memory_.find(header.tag);
-    return found == receive_memory_.end() ? ReceiveMemory{} : found->second;
+    return {.memory = found == receive_memory_.end() ? ReceiveMemory{} : found->second};
   }
 
   bool wait_for_messages(std::size_t count) {
