@@ -27,7 +27,8 @@ namespace {
 constexpr std::size_t kChunk = 4 << 20;        // several stripes at once keep all nodes busy
 constexpr std::size_t kLeastChunk = 1 << 20;   // a stripe of this size is a chunk of its own
 constexpr std::size_t kFirstPart = 128 << 10;  // of a file that is empty when it is opened
-constexpr std::size_t kThreads = 8;            // that copy parts of one file
+constexpr std::size_t kThreads = 4;  // that copy parts of one file: more wait for the lock of the file on one machine
+constexpr std::size_t kEarlySync = 256 << 20;  // bytes copied until storage begins to write them
 constexpr std::size_t kSmallTransfers = 16;    // transfers at the same time
 constexpr std::size_t kGroup = 256;            // files that are synced together
 
@@ -48,6 +49,10 @@ class Copy {
     if (auto done = copy(); !done) return failure(done.error());
     source_.reset();
     return {};
+  }
+  // Optional, before stabilise(), so that many files are synced together.
+  void begin_stabilising() {
+    if (what_.sync && signals_.number() == 0) destination_->begin_stabilising();
   }
   Result<void> stabilise() {
     if (const int number = signals_.number(); number != 0) return failure(stopped(number).value());
@@ -102,10 +107,8 @@ class Copy {
   // Source and destination are in the cluster: its nodes copy.
   bool on_nodes() { return destination_->in_cluster() && source_->cluster_file() != nullptr; }
   // One stripe, if it is large: it is one request, whose reply is received by the thread that waits for it.
-  std::size_t chunk() {
-    const std::uint64_t stripe = client_.cluster().stripe_size.count();
-    return stripe >= kLeastChunk && stripe <= kChunk && !on_nodes() ? stripe : kChunk;
-  }
+  std::size_t chunk() { return stripe() >= kLeastChunk && stripe() <= kChunk && !on_nodes() ? stripe() : kChunk; }
+  std::uint64_t stripe() const { return client_.cluster().stripe_size.count(); }
   // Memory for one part, for a thread. Not initialised: that would cost more than a small file.
   class Memory {
    public:
@@ -122,7 +125,7 @@ class Copy {
   // Copies one part of `length` bytes. Returns its length; less at the end of the source.
   Result<std::size_t> copy_part(std::uint64_t offset, std::size_t length, Memory& memory) {
     if (const int number = signals_.number(); number != 0) return stopped(number);
-    if (on_nodes()) {
+    if (on_nodes() || (source_->cluster_file() != nullptr && !destination_->direct() && length <= stripe())) {
       activity_.set(fmt::format("copying {} to {}", what_.from.path, destination_->path()));
       return destination_->copy(*source_->cluster_file(), offset, length);
     }
@@ -163,6 +166,7 @@ class Copy {
     Mutex mutex;
     Result<void> result;
     std::uint64_t next = 0, end = UINT64_MAX, furthest = 0;  // guarded by the mutex
+    std::size_t copied = 0;                                  // since begin_stabilising(), too
     const auto work = [&] {
       Memory memory;
       for (;;) {
@@ -176,6 +180,11 @@ class Copy {
         if (!got) return;
         if (*got > 0) furthest = std::max(furthest, offset + *got);
         if (*got < chunk()) end = std::min(end, offset + *got);
+        copied += *got;
+        if (!what_.sync || copied < kEarlySync) continue;
+        copied = 0;
+        lock.unlock();
+        destination_->begin_stabilising();
       }
     };
     std::vector<std::thread> threads;
@@ -248,7 +257,8 @@ std::string base_name(const std::string& path) {
 
 std::string temporary_name(const std::string& name) {
   constexpr std::size_t kLongest = 255;
-  const std::string suffix = fmt::format(".tutti-tmp.{}-{:08x}", getpid(), std::random_device{}());
+  static std::atomic<unsigned> number = std::random_device{}();
+  const std::string suffix = fmt::format(".tutti-tmp.{}-{:08x}", getpid(), number++);
   std::string stem = name.substr(0, kLongest - suffix.size());
   if (stem.size() < name.size()) {  // not in the middle of a UTF-8 character
     const auto continues = [&](std::size_t at) { return (static_cast<unsigned char>(name[at]) & 0xc0) == 0x80; };
@@ -291,8 +301,8 @@ Result<void> transfer(Client& client, const Transfer& what, StopSignals& signals
   return directory ? sync_directory(client, copy.path(), *directory) : Result<void>{};
 }
 
-// Step by step for many files at a time, because the first sync of some files makes those of the others cheap: a
-// journal brings all of them to stable storage.
+// Step by step for many files at a time: a journal brings files that are synced at the same time to stable storage
+// together.
 void transfer_all(Client& client, std::span<const Transfer> transfers, StopSignals& signals, Activity& activity,
                   const std::function<void(const Error&)>& failed) {
   signal(SIGXFSZ, SIG_IGN);
@@ -305,14 +315,15 @@ void transfer_all(Client& client, std::span<const Transfer> transfers, StopSigna
     const auto step = [&](std::size_t number, std::size_t i) {
       if (number == 0 && signals.number() == 0) copies[i] = std::make_unique<Copy>(client, group[i], signals, activity);
       if (!copies[i]) return;
-      const auto done = number == 0 ? copies[i]->begin() : number == 1 ? copies[i]->stabilise() : copies[i]->commit();
+      if (number == 1) return copies[i]->begin_stabilising();
+      const auto done = number == 0 ? copies[i]->begin() : number == 2 ? copies[i]->stabilise() : copies[i]->commit();
       if (done) return;
       copies[i].reset();
       failed(done.error());
     };
     const std::size_t crew = std::min(kSmallTransfers, group.size());
     std::barrier together(static_cast<std::ptrdiff_t>(crew));
-    std::array<std::atomic<std::size_t>, 3> next{};
+    std::array<std::atomic<std::size_t>, 4> next{};
     const auto work = [&] {
       for (std::size_t number = 0; number < next.size(); ++number) {
         for (std::size_t i; (i = next[number]++) < group.size();) step(number, i);

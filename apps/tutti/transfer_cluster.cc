@@ -5,9 +5,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 
+#include "base/mutex.h"
 #include "transfer_ends.h"
 
 namespace tutti::cli {
@@ -158,17 +160,37 @@ class ClusterDestination final : public Destination {
     const auto put = file_->write(offset, from);
     if (!put) return Failure(put.error());
     written_ += from.size();
+    synced_ = false;
     return {};
   }
   bool in_cluster() const override { return true; }
   Result<std::size_t> copy(File& source, std::uint64_t offset, std::size_t length) override {
     auto copied = file_->copy_from(source, {offset, offset, length});
     if (copied) written_ += *copied;
+    synced_ = false;
     return copied;
   }
   std::uint64_t written() const override { return written_; }
 
-  Result<void> stabilise() override { return file_->fsync(); }
+  void begin_stabilising() override {
+    synced_ = true;
+    {
+      Lock lock(early_->mutex);
+      ++early_->running;
+    }
+    file_->fsync_async(false, [early = early_](const Result<std::size_t>& synced) {
+      Lock lock(early->mutex);
+      if (!synced && early->result) early->result = Failure(synced.error());
+      if (--early->running == 0) early->ended.notify_all();
+    });
+  }
+  // A later sync may succeed although an earlier one has failed.
+  Result<void> stabilise() override {
+    auto synced = synced_ ? Result<void>{} : file_->fsync();
+    Lock lock(early_->mutex);
+    early_->ended.wait(lock, [&]() TUTTI_REQUIRES(early_->mutex) { return early_->running == 0; });
+    return early_->result ? synced : early_->result;
+  }
   // The mode comes after fsync: a node may have to open the file again for the latter.
   Result<void> commit(bool) override {
     if (auto set = set_permissions(); !set) return set;
@@ -249,7 +271,16 @@ class ClusterDestination final : public Destination {
     return status && status->inode == inode;
   }
 
+  // Syncs before the last one. Their replies may come after this object is gone.
+  struct EarlySyncs {
+    Mutex mutex;
+    std::condition_variable_any ended;
+    int running TUTTI_GUARDED_BY(mutex) = 0;
+    Result<void> result TUTTI_GUARDED_BY(mutex);  // the first error
+  };
+
   Client& client_;
+  const std::shared_ptr<EarlySyncs> early_ = std::make_shared<EarlySyncs>();
   std::string path_;
   const std::string name_;  // of the new file if path_ is a directory
   const bool known_directory_;
@@ -258,6 +289,7 @@ class ClusterDestination final : public Destination {
   std::optional<std::uint32_t> permissions_;
   std::shared_ptr<File> file_;
   std::atomic<std::uint64_t> written_ = 0;
+  std::atomic<bool> synced_ = false;  // early_ has syncs of all that is written
   std::string temporary_;
   std::vector<std::string> lost_;  // temporary files that lost nodes may have created
   bool rename_sent_ = false;

@@ -72,14 +72,16 @@ class Destination {
   virtual Result<void> create(std::optional<std::uint32_t> permissions) = 0;
   // If direct(), parts must be written in order, one at a time; else several threads may write.
   virtual Result<void> write(std::uint64_t offset, std::span<const std::byte> from) = 0;
-  // As write(), from an open file of the same cluster: its nodes copy. Returns the bytes copied, as Source::read().
-  // Only if the destination is in a cluster, too.
-  virtual Result<std::size_t> copy(File& /*source*/, std::uint64_t /*offset*/, std::size_t /*length*/) {
-    return fail(ErrorCode::kInvalid, "not in a cluster");
-  }
+  // As write(), from an open file of the cluster, and not through the memory of this process: to a file of the same
+  // cluster its nodes copy, to a local one the kernel, if the part is one stripe. Returns the bytes copied, as
+  // Source::read(). Not if direct().
+  virtual Result<std::size_t> copy(File& source, std::uint64_t offset, std::size_t length) = 0;
   virtual bool in_cluster() const { return false; }
   // Bytes that are known to be written.
   virtual std::uint64_t written() const = 0;
+  // Begins to bring to stable storage what was written so far, and does not wait, so that storage works while the rest
+  // is copied. stabilise() reports its errors. Local files: nothing, because on ext4 it delays some writes by a second.
+  virtual void begin_stabilising() {}
   // Brings the data to stable storage.
   virtual Result<void> stabilise() = 0;
   // Sets the permissions and renames the temporary file to its final name; `stable`: durably.

@@ -195,6 +195,11 @@ class LocalDestination final : public Destination {
     }
     return {};
   }
+  Result<std::size_t> copy(File& source, std::uint64_t offset, std::size_t length) override {
+    auto copied = source.read_to(descriptor_.get(), offset, offset, length);
+    if (copied) written_ += *copied;
+    return copied;
+  }
   std::uint64_t written() const override { return written_; }
 
   Result<void> stabilise() override {
