@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # name, what is taken back, file, text, and what replaces it
 REPAIRS = [
     ("lost-connection", "a lost connection does not end a turn at the gate", "src/gate/service.cc",
-     "if (!closed_by_peer && !stopping_ && table_.holds(session->id)) {", "if (false) {"),
+     "if (!closed_by_peer && !stopping_ && table_.holds(session->id)) {", "if (!closed_by_peer && false) {"),
     ("boot", "a sync is answered only by the boot that has the writes", "src/client/node_link.cc",
      "if (connection_ == nullptr || (call->only_boot && *call->only_boot != instance_.boot)) return false;",
      "if (connection_ == nullptr) return false;"),
@@ -90,6 +90,9 @@ def search(copy, repair, seeds):
         run(["cmake", "--build", "--preset", "release", "--target", "tutti"], cwd=copy, stdout=subprocess.DEVNULL)
         found = subprocess.run([copy / "build/release/bin/tutti", "sim", "faults", "--seeds", str(seeds), "--jobs", "2",
                                 "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=3600)
+    except subprocess.CalledProcessError:
+        print(f"| {what} (`{name}`) | not built | |", flush=True)
+        return
     finally:
         source.write_text(original)
     violations = json.loads(found.stdout)["violations"] if found.stdout else [{"seed": "?", "what": "it crashed"}]
