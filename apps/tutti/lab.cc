@@ -9,6 +9,7 @@
 #include "base/print_error.h"
 #include "base/table.h"
 #include "command.h"
+#include "lab/answer.h"
 #include "lab/experiment.h"
 #include "lab/report.h"
 
@@ -45,9 +46,14 @@ std::string number(const std::optional<double>& value) {
   return value ? number(*value) : "-";
 }
 
-std::string text(const lab::Cell& cell) {
+// A column of times has a name such as "makespan s".
+bool is_time(const std::string& column) {
+  return column.ends_with(" s");
+}
+
+std::string text(const lab::Cell& cell, const std::string& column) {
   if (const auto* word = std::get_if<std::string>(&cell)) return *word;
-  if (const auto* real = std::get_if<double>(&cell)) return number(*real);
+  if (const auto* real = std::get_if<double>(&cell)) return is_time(column) ? lab::time_text(*real, 4) : number(*real);
   return fmt::format("{}", std::get<std::int64_t>(cell));
 }
 
@@ -58,10 +64,13 @@ std::string wanted(const lab::Claim& claim) {
 }
 
 void print_rows(const std::vector<std::string>& columns, const std::vector<std::vector<lab::Cell>>& rows) {
-  Table table(columns);
+  std::vector<std::string> names;
+  for (const std::string& column : columns)
+    names.push_back(is_time(column) ? column.substr(0, column.size() - 2) : column);
+  Table table(names);
   for (const auto& row : rows) {
     std::vector<std::string> cells;
-    for (const lab::Cell& cell : row) cells.push_back(text(cell));
+    for (std::size_t i = 0; i < row.size(); ++i) cells.push_back(text(row[i], columns[i]));
     table.add(std::move(cells));
   }
   fmt::print("{}\n", table.text());
@@ -106,17 +115,24 @@ std::vector<Chosen> expand(const std::vector<std::string>& names, bool live) {
   return chosen;
 }
 
+// The command that writes this report again.
+std::string command_of(const LabArguments& arguments) {
+  std::string command = "tutti lab run";
+  for (const std::string& name : arguments.names) command += " " + lab::shell_word(name);
+  if (arguments.live) command += " --live";
+  if (arguments.full) command += " --full";
+  return command + " --html " + lab::shell_word(arguments.html);
+}
+
 // A report on "all" also names the experiments that are not ready.
 int write_report(const LabArguments& arguments, std::vector<lab::ExperimentResult> results) {
   lab::Report page{.title = "Tutti laboratory",
-                   .command = fmt::format("tutti lab run {}{} --html {}", fmt::join(arguments.names, " "),
-                                          arguments.live   ? " --live"
-                                          : arguments.full ? " --full"
-                                                           : "",
-                                          arguments.html),
+                   .command = command_of(arguments),
                    .generated = lab::today(),
                    .results = std::move(results),
-                   .not_yet = {}};
+                   .not_yet = {},
+                   .answer = {}};
+  if (page.results.size() > 1) page.answer = lab::count_claims(page.results);
   if (std::find(arguments.names.begin(), arguments.names.end(), "all") != arguments.names.end())
     for (const lab::Experiment& experiment : lab::experiments())
       if (!experiment.ready()) page.not_yet.push_back(experiment);
@@ -148,7 +164,15 @@ int run(const LabArguments& arguments) {
     results.push_back(std::move(*result));
   }
   if (arguments.json) fmt::print("{}\n", lab::to_json(results).dump(2));
-  return arguments.html.empty() && arguments.markdown.empty() ? kDone : write_report(arguments, std::move(results));
+  std::string answers;
+  if (results.size() == 1) answers = lab::to_text(results[0].answer);
+  for (std::size_t i = 0; i < results.size() && results.size() > 1; ++i)
+    answers += fmt::format("{}: {}\n", results[i].name, results[i].answer.sentence);
+  if (results.size() > 1) answers += "\n" + lab::to_text(lab::count_claims(results));
+  if (!arguments.html.empty() || !arguments.markdown.empty())
+    if (const int written = write_report(arguments, std::move(results)); written != kDone) return written;
+  if (!arguments.json) fmt::print("{}", answers);
+  return kDone;
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "base/table.h"
 #include "command.h"
 #include "gate/targets.h"
+#include "lab/answer.h"
 #include "lab/live.h"
 #include "lab/report.h"
 #include "lab/report_runs.h"
@@ -134,29 +135,32 @@ Json run_json(const sim::Scenario& scenario, const sim::MeasuredRun& measured) {
           {"applications", applications}};
 }
 
+std::string time_cell(double seconds) {
+  return lab::time_text(seconds, 4);
+}
+
 Table comparison() {
-  return Table({"policy", "depth", "operation s", "p99 s", "phase s", "last/first", "makespan s", "MB/s", "slowdown",
+  return Table({"policy", "depth", "operation", "p99", "phase", "last/first", "makespan", "MB/s", "slowdown",
                 "fairness", "idle", "over bound"});
 }
 
 void add_row(Table& table, const sim::Scenario& scenario, const sim::Metrics& metrics) {
-  table.add({policy_of(scenario), fmt::format("{}", scenario.servers.depth),
-             fmt::format("{:.6g}", metrics.operation.mean), fmt::format("{:.6g}", metrics.operation.p99),
-             fmt::format("{:.6g}", metrics.phase.mean), fmt::format("{:.2f}", metrics.last_over_first),
-             fmt::format("{:.6g}", metrics.makespan), fmt::format("{:.1f}", metrics.bandwidth / 1e6),
-             fmt::format("{:.2f}", metrics.slowdown), fmt::format("{:.3f}", metrics.fairness),
-             fmt::format("{:.3f}", metrics.idle),
+  table.add({policy_of(scenario), fmt::format("{}", scenario.servers.depth), time_cell(metrics.operation.mean),
+             time_cell(metrics.operation.p99), time_cell(metrics.phase.mean),
+             fmt::format("{:.2f}", metrics.last_over_first), time_cell(metrics.makespan),
+             fmt::format("{:.1f}", metrics.bandwidth / 1e6), fmt::format("{:.2f}", metrics.slowdown),
+             fmt::format("{:.3f}", metrics.fairness), fmt::format("{:.3f}", metrics.idle),
              metrics.bound > 0 ? fmt::format("{:.3f}", metrics.phase.mean / metrics.bound) : "-"});
 }
 
 void print_applications(const sim::Metrics& metrics) {
-  Table table({"application", "phases", "phase s", "alone s", "slowdown", "end s", "MiB"});
+  Table table({"application", "phases", "phase", "alone", "slowdown", "end", "MiB"});
   constexpr std::size_t kMost = 40;
   for (std::size_t i = 0; i < metrics.applications.size() && i < kMost; ++i) {
     const sim::ApplicationMetrics& application = metrics.applications[i];
-    table.add({application.name, fmt::format("{}", application.phases), fmt::format("{:.6g}", application.mean_phase),
-               fmt::format("{:.6g}", application.alone), fmt::format("{:.2f}", application.slowdown),
-               fmt::format("{:.6g}", application.end), fmt::format("{:.1f}", application.mebibytes)});
+    table.add({application.name, fmt::format("{}", application.phases), time_cell(application.mean_phase),
+               application.alone > 0 ? time_cell(application.alone) : "-", fmt::format("{:.2f}", application.slowdown),
+               time_cell(application.end), fmt::format("{:.1f}", application.mebibytes)});
   }
   fmt::print("\n{}", table.text());
   if (metrics.applications.size() > kMost) fmt::print("and {} more\n", metrics.applications.size() - kMost);
@@ -182,13 +186,23 @@ Result<sim::MeasuredRun> measure_with_progress(const sim::Scenario& scenario, co
   return sim::measure(scenario, options);
 }
 
+// The command that writes this report again.
+std::string command_of(const SimArguments& arguments, const sim::Scenario& scenario) {
+  std::string command =
+      fmt::format("tutti sim {} {}", arguments.policies.empty() ? "run" : "compare", lab::shell_word(arguments.file));
+  command += arguments.policies.empty() ? " --policy " + policy_of(scenario)
+                                        : fmt::format(" --policies {}", fmt::join(arguments.policies, ","));
+  command += fmt::format(" --seed {}", scenario.seed);
+  for (const std::string& assignment : arguments.assignments) command += " --set " + lab::shell_word(assignment);
+  if (arguments.full) command += " --full";
+  if (arguments.live) command += " --live";
+  return command + " --html " + lab::shell_word(arguments.html);
+}
+
 // Writes the HTML report of one scenario under one or several policies.
 int write_report(const SimArguments& arguments, const std::vector<lab::RecordedRun>& runs) {
-  const std::string way = arguments.policies.empty() ? fmt::format("run {}", arguments.file)
-                                                     : fmt::format("compare {} --policies {}", arguments.file,
-                                                                   fmt::join(arguments.policies, ","));
   const auto written = lab::write_html({.title = fmt::format("Scenario {}", runs.front().scenario.name),
-                                        .command = fmt::format("tutti sim {} --html {}", way, arguments.html),
+                                        .command = command_of(arguments, runs.front().scenario),
                                         .generated = lab::today(),
                                         .results = {lab::result_of(runs)},
                                         .not_yet = {}},
@@ -213,12 +227,12 @@ int run_one(const SimArguments& arguments) {
   if (auto valid = check(arguments); !valid) return report(valid.error());
   const auto scenario = load(arguments, arguments.policy);
   if (!scenario) return report(scenario.error());
-  const auto measured = measure_with_progress(*scenario, arguments);
-  if (!measured) return report(measured.error());
-  if (!arguments.html.empty()) {
-    const int written = write_report(arguments, {{*scenario, *measured}});
-    if (written != kDone) return written;
-  }
+  auto measured_run = measure_with_progress(*scenario, arguments);
+  if (!measured_run) return report(measured_run.error());
+  const std::vector<lab::RecordedRun> runs{{*scenario, std::move(*measured_run)}};
+  const sim::MeasuredRun* measured = &runs.front().measured;
+  if (!arguments.html.empty())
+    if (const int written = write_report(arguments, runs); written != kDone) return written;
   if (arguments.json) {
     fmt::print("{}\n", run_json(*scenario, *measured).dump(2));
     return exit_status(measured->metrics.failed_operations);
@@ -231,8 +245,9 @@ int run_one(const SimArguments& arguments) {
   if (!measured->metrics.bound_kind.empty())
     fmt::print("lower bound of the mean phase: {}\n", measured->metrics.bound_kind);
   print_applications(measured->metrics);
-  fmt::print("\n{} events, {:.2f} M events/s\n", measured->outcome.events,
-             static_cast<double>(measured->outcome.events) / measured->outcome.wall_seconds / 1e6);
+  fmt::print("\n{} events, {:.2f} M events/s\n\n{}", measured->outcome.events,
+             static_cast<double>(measured->outcome.events) / measured->outcome.wall_seconds / 1e6,
+             lab::to_text(lab::answer_of(runs)));
   return exit_status(measured->metrics.failed_operations);
 }
 
@@ -253,14 +268,14 @@ int compare(const SimArguments& arguments) {
     add_row(table, *scenario, measured->metrics);
     heading = fmt::format("{}: {} servers ({}), depth {}, seed {}", scenario->name, scenario->servers.count,
                           describe(scenario->servers.device), scenario->servers.depth, scenario->seed);
-    if (!arguments.html.empty()) runs.push_back({*scenario, std::move(*measured)});
+    runs.push_back({*scenario, std::move(*measured)});
   }
+  if (!arguments.html.empty())
+    if (const int written = write_report(arguments, runs); written != kDone) return written;
   if (arguments.json)
     fmt::print("{}\n", list.dump(2));
   else
-    fmt::print("{}\n\n{}", heading, table.text());
-  if (!runs.empty())
-    if (const int written = write_report(arguments, runs); written != kDone) return written;
+    fmt::print("{}\n\n{}\n{}", heading, table.text(), lab::to_text(lab::answer_of(runs)));
   return exit_status(failed);
 }
 

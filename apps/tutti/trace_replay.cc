@@ -13,6 +13,7 @@
 #include "base/print_error.h"
 #include "base/table.h"
 #include "base/units.h"
+#include "lab/answer.h"
 #include "lab/report.h"
 #include "sim/replay.h"
 
@@ -209,29 +210,55 @@ std::string text_of(const Distance& distance, const std::string& what) {
                      distance.recorded, 100 * distance.error(), distance.phases);
 }
 
+// The first policy and the best other one.
+lab::Answer answer_of(const WhatIf& what) {
+  if (what.policies.empty()) return {};
+  const auto run_of = [](const ReplayedPolicy& row) {
+    return lab::AnswerRun{row.policy, row.all.mean, seconds(row.outcome.makespan)};
+  };
+  const auto shorter = [](const ReplayedPolicy& a, const ReplayedPolicy& b) { return a.all.mean < b.all.mean; };
+  const auto best =
+      std::min_element(what.policies.begin() + (what.policies.size() > 1 ? 1 : 0), what.policies.end(), shorter);
+  lab::Answer answer = lab::compare_runs("mean phase", run_of(what.policies.front()), run_of(*best));
+  answer.bars.clear();
+  for (const ReplayedPolicy& row : what.policies) answer.bars.push_back({row.policy, row.all.mean});
+  return answer;
+}
+
+// The command that writes this report again.
+std::string command_of(const ReplayArguments& arguments) {
+  std::string command = "tutti trace replay";
+  for (const std::string& file : arguments.files) command += " " + lab::shell_word(file);
+  command += fmt::format(" --policies {} --device {}", fmt::join(arguments.policies, ","), arguments.device);
+  if (arguments.depth > 0) command += fmt::format(" --depth {}", arguments.depth);
+  command += fmt::format(" --gap {}ns --align {}", arguments.gap.count(), arguments.align);
+  return command + " --html " + lab::shell_word(arguments.html);
+}
+
 void print_text(const WhatIf& what) {
   fmt::print("device: {}, depth {}\n", what.device_text, what.depth);
   fmt::print("{}", text_of(what.check, fmt::format("replay of {}", what.recorded_policy)));
   if (what.held_out.known()) fmt::print("{}", text_of(what.held_out, "calibrated on every second phase, the others"));
-  Table table({"policy", "mean phase s", "worst phase s", "makespan s", "requests per batch"});
+  Table table({"policy", "mean phase", "worst phase", "makespan", "requests per batch"});
   if (what.recorded.all.phases > 0)
-    table.add({what.recorded.policy, fmt::format("{:.6g}", what.recorded.all.mean),
-               fmt::format("{:.6g}", what.recorded.all.worst), "-", "-"});
+    table.add({what.recorded.policy, lab::time_text(what.recorded.all.mean, 4),
+               lab::time_text(what.recorded.all.worst, 4), "-", "-"});
   for (const ReplayedPolicy& row : what.policies)
-    table.add({row.policy, fmt::format("{:.6g}", row.all.mean), fmt::format("{:.6g}", row.all.worst),
-               fmt::format("{:.6g}", seconds(row.outcome.makespan)), fmt::format("{:.2f}", row.outcome.mean_batch)});
+    table.add({row.policy, lab::time_text(row.all.mean, 4), lab::time_text(row.all.worst, 4),
+               lab::time_text(seconds(row.outcome.makespan), 4), fmt::format("{:.2f}", row.outcome.mean_batch)});
   fmt::print("\n{}", table.text());
   constexpr std::size_t kMost = 5;
-  Table delays({"policy", "application", "waited for", "server s"});
+  Table delays({"policy", "application", "waited for", "server time"});
   for (const ReplayedPolicy& row : what.policies)
     for (const sim::Delayed& delay : std::span(row.outcome.delays).first(std::min(kMost, row.outcome.delays.size())))
       delays.add({row.policy, std::to_string(delay.application), std::to_string(delay.by),
-                  fmt::format("{:.6g}", seconds(delay.time))});
-  if (delays.empty()) return;
-  fmt::print(
-      "\nwho slowed whom: time in which a server worked for one application while requests of another waited, "
-      "over all servers\n{}",
-      delays.text());
+                  lab::time_text(seconds(delay.time), 4)});
+  if (!delays.empty())
+    fmt::print(
+        "\nwho slowed whom: time in which a server worked for one application while requests of another waited, "
+        "over all servers\n{}",
+        delays.text());
+  fmt::print("\n{}", lab::to_text(answer_of(what)));
 }
 
 // The page: one table of applications and policies, bars of the mean phases, and what the applications did over time.
@@ -239,6 +266,7 @@ lab::ExperimentResult to_result(const WhatIf& what) {
   lab::ExperimentResult result;
   result.name = "replay";
   result.device = what.device_text;
+  result.answer = answer_of(what);
   result.columns = {"policy", "application", "phases", "mean phase s", "worst phase s"};
   std::vector<const ReplayedPolicy*> all;
   if (what.recorded.all.phases > 0) all.push_back(&what.recorded);
@@ -279,21 +307,20 @@ int run_replay(const ReplayArguments& arguments) {
   print_problems(*recording);
   const auto what = ask(arguments, *recording);
   if (!what) return report(what.error());
+  if (!arguments.html.empty()) {
+    const auto written = lab::write_html({.title = "Replay of " + arguments.files.front(),
+                                          .command = command_of(arguments),
+                                          .generated = lab::today(),
+                                          .results = {to_result(*what)},
+                                          .not_yet = {}},
+                                         arguments.html);
+    if (!written) return report(written.error());
+    print_error("report: {}\n", arguments.html);
+  }
   if (arguments.json)
     fmt::print("{}\n", as_json(*what).dump(2));
   else
     print_text(*what);
-  if (arguments.html.empty()) return kDone;
-  const auto written = lab::write_html(
-      {.title = "Replay of " + arguments.files.front(),
-       .command = fmt::format("tutti trace replay {} --policies {} --html {}", fmt::join(arguments.files, " "),
-                              fmt::join(arguments.policies, ","), arguments.html),
-       .generated = lab::today(),
-       .results = {to_result(*what)},
-       .not_yet = {}},
-      arguments.html);
-  if (!written) return report(written.error());
-  print_error("report: {}\n", arguments.html);
   return kDone;
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/json.h"
+#include "lab/answer.h"
 #include "lab/catalogue.h"
 
 namespace tutti::lab {
@@ -140,6 +141,7 @@ Result<ExperimentResult> run_experiment(std::string_view name, const LabOptions&
     return fail(result.error().code, fmt::format("{} ({}): {}", name, name_of(options.mode), result.error().message));
   result->mode = name_of(options.mode);
   result->name = experiment->name;
+  if (result->answer.sentence.empty()) result->answer = answer_of_claims(result->claims);
   result->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }

@@ -101,6 +101,17 @@ struct DetailTable {
   std::vector<std::vector<Cell>> rows;  // as many cells as columns
 };
 
+// What a result says, in one sentence and one picture. Shown first on a page and last on a terminal.
+struct Answer {
+  struct Bar {
+    std::string name;
+    double value = 0;
+  };
+  std::string sentence;
+  std::string unit = "s";  // of the bars
+  std::vector<Bar> bars{};
+};
+
 struct ExperimentResult {
   std::string name;
   std::string mode = "sim";  // name_of()
@@ -108,6 +119,7 @@ struct ExperimentResult {
   std::vector<std::string> columns;
   std::vector<std::vector<Cell>> rows;  // as many cells as columns
   std::vector<DetailTable> details{};
+  Answer answer{};  // without a sentence: run_experiment() sets it from the claims
   std::vector<Claim> claims;
   std::vector<Chart> charts;
   std::vector<Timeline> timelines;

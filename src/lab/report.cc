@@ -4,6 +4,9 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cstring>
 #include <ctime>
 
 #include "base/json.h"
@@ -35,12 +38,19 @@ Json timeline_json(const Timeline& timeline) {
   return {{"title", timeline.title}, {"jobs", timeline.jobs}, {"segments", segments}};
 }
 
+Json answer_json(const Answer& answer) {
+  auto bars = Json::array();
+  for (const Answer::Bar& bar : answer.bars) bars.push_back({{"name", bar.name}, {"value", bar.value}});
+  return {{"sentence", answer.sentence}, {"unit", answer.unit}, {"bars", bars}};
+}
+
 Json results_json(const std::vector<ExperimentResult>& results) {
   auto json = to_json(results);
   for (std::size_t i = 0; i < results.size(); ++i) {
     auto charts = Json::array(), timelines = Json::array();
     for (const Chart& chart : results[i].charts) charts.push_back(chart_json(chart));
     for (const Timeline& timeline : results[i].timelines) timelines.push_back(timeline_json(timeline));
+    json[i]["answer"] = answer_json(results[i].answer);
     json[i]["columns"] = results[i].columns;
     json[i]["charts"] = std::move(charts);
     json[i]["timelines"] = std::move(timelines);
@@ -85,10 +95,20 @@ std::string today() {
   return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
 }
 
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_-./:=,+@%", c); };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 std::string to_html(const Report& report) {
+  const bool own = report.results.size() == 1 && report.answer.sentence.empty();
   const Json data = {{"title", report.title},
                      {"command", report.command},
                      {"generated", report.generated},
+                     {"answer", answer_json(own ? report.results[0].answer : report.answer)},
                      {"results", results_json(report.results)},
                      {"not_yet", to_json(report.not_yet)}};
   return fmt::format(

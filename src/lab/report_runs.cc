@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/units.h"
+#include "lab/answer.h"
 
 namespace tutti::lab {
 namespace {
@@ -67,6 +70,29 @@ Chart applications_chart(const std::vector<RecordedRun>& runs, std::string title
   return chart;
 }
 
+// The mean phase if each application were alone; 0: not measured.
+double alone(const sim::Metrics& metrics) {
+  double sum = 0, phases = 0;
+  for (const sim::ApplicationMetrics& application : metrics.applications) {
+    if (application.alone <= 0) return 0;
+    sum += application.alone * static_cast<double>(application.phases);
+    phases += static_cast<double>(application.phases);
+  }
+  return phases > 0 ? sum / phases : 0;
+}
+
+Answer answer_of_one(const AnswerRun& run, const sim::Metrics& metrics) {
+  Answer answer{.sentence = fmt::format("mean phase {} under {}", time_text(run.mean), run.name),
+                .bars = {{run.name, run.mean}}};
+  if (const double time = alone(metrics); time > 0) {
+    answer.sentence += fmt::format(", {:.2f} times as long as alone", run.mean / time);
+    answer.bars.push_back({"alone", time});
+  }
+  if (metrics.bound > 0) answer.bars.push_back({"lower bound", metrics.bound});
+  answer.sentence += fmt::format("; the last one ends after {}", time_text(run.makespan));
+  return answer;
+}
+
 }  // namespace
 
 Timeline timeline_of(const sim::Scenario& scenario, const std::vector<sim::Activity>& segments, std::string title) {
@@ -80,6 +106,22 @@ Timeline timeline_of(const sim::Scenario& scenario, const std::vector<sim::Activ
                                  .to = seconds(segment.to),
                                  .megabytes_per_second = segment.bytes_per_second / 1e6});
   return timeline;
+}
+
+// One run beside the same jobs alone, and the bound. Several: the first one and the best other one.
+Answer answer_of(const std::vector<RecordedRun>& runs) {
+  const auto run_of = [](const RecordedRun& run) {
+    return AnswerRun{policy_of(run.scenario), run.measured.metrics.phase.mean, run.measured.metrics.makespan};
+  };
+  const AnswerRun first = run_of(runs.front());
+  if (runs.size() == 1) return answer_of_one(first, runs.front().measured.metrics);
+  const auto best = std::min_element(runs.begin() + 1, runs.end(), [](const RecordedRun& a, const RecordedRun& b) {
+    return a.measured.metrics.phase.mean < b.measured.metrics.phase.mean;
+  });
+  Answer answer = compare_runs("mean phase", first, run_of(*best));
+  answer.bars.clear();
+  for (const RecordedRun& run : runs) answer.bars.push_back({policy_of(run.scenario), run.measured.metrics.phase.mean});
+  return answer;
 }
 
 ExperimentResult result_of(const std::vector<RecordedRun>& runs) {
@@ -97,6 +139,7 @@ ExperimentResult result_of(const std::vector<RecordedRun>& runs) {
     result.timelines.push_back(timeline_of(run.scenario, run.measured.outcome.timeline,
                                            fmt::format("Jobs under {}", policy_of(run.scenario))));
   }
+  result.answer = answer_of(runs);
   result.charts.push_back(
       applications_chart(runs, "Mean phase by application", "seconds", &sim::ApplicationMetrics::mean_phase));
   if (first.measured.metrics.slowdown > 0)

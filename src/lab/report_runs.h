@@ -18,6 +18,9 @@ struct RecordedRun {
   sim::MeasuredRun measured;
 };
 
+// There must be at least one run.
+Answer answer_of(const std::vector<RecordedRun>& runs);
+
 // One row and one timeline per run, and charts that compare the applications. There must be at least one run. All runs
 // are of one scenario, under different policies.
 ExperimentResult result_of(const std::vector<RecordedRun>& runs);

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/json.h"
 #include "base/temporary_directory.h"
 
 namespace tutti::lab {
@@ -95,6 +96,7 @@ Report full_report(const std::string& hostile) {
   result.device = hostile;
   result.columns = {"policy", "mean"};
   for (int i = 0; i < 30; ++i) result.rows.push_back({"policy" + std::to_string(i), i * 1.25});
+  result.answer = {.sentence = "mean checkpoint shorter", .bars = {{"fifo", 1.9}, {"concert", 0.000976}}};
   result.claims = {{.id = "good", .what = "holds", .unit = "x", .paper = 2, .goal = 3, .ours = 2.5, .bound = 1},
                    {.id = "bad", .what = hostile, .unit = "%", .paper = 2, .goal = 3, .ours = 4.75}};
   result.charts = {
@@ -103,7 +105,9 @@ Report full_report(const std::string& hostile) {
        .y_label = "ms",
        .bars = false,
        .logarithmic_x = true,
-       .lines = {{"fifo", {2, 4, 64}, {10, 20, 30}}, {"paper", {2, 64}, {11, 31}, true}}},
+       .lines = {{"fifo", {2, 4, 64}, {10, 20, 30}},
+                 {"window", {2, 4, 64}, {10, 20, 30}},
+                 {"paper", {2, 64}, {11, 31}, true}}},
       {.title = "bars", .x_label = "jobs", .y_label = "s", .bars = true, .lines = {{"fifo", {1, 2}, {3, 4}}}},
       {.title = "named",
        .x_label = "mix",
@@ -162,8 +166,16 @@ TEST_F(ReportInBrowser, DrawsEverythingZoomsAndNoTextIsMarkup) {
   EXPECT_THAT(seen.document, HasSubstr("One claim does not hold"));
   EXPECT_THAT(seen.document, HasSubstr("some-experiment"));
   EXPECT_EQ(count(seen.document, "class=\"chart\""), 3u);
-  EXPECT_EQ(count(seen.document, "<polyline"), 2u);
-  EXPECT_EQ(count(seen.document, "<circle"), 4u);                  // three points and the key
+  const std::size_t sentence = seen.document.find(">Mean checkpoint shorter.</p>");
+  EXPECT_LT(sentence, seen.document.find("tutti lab run"));  // the answer is first
+  EXPECT_LT(seen.document.find("class=\"rows\""), seen.document.find("class=\"timeline\""));
+  EXPECT_EQ(count(seen.document, "class=\"answer-bar\""), 2u);
+  EXPECT_THAT(seen.document, HasSubstr("976&nbsp;\u00b5s"));
+  EXPECT_EQ(count(seen.document, "plot scale-axis"), 2u);  // for each unit of claims
+  EXPECT_EQ(count(seen.document, "<polyline"), 3u);
+  EXPECT_EQ(count(seen.document, "stroke-dasharray=\"7 7\""), 2u);  // the line over another one, and its key
+  EXPECT_THAT(seen.document, HasSubstr("window (the same as fifo)"));
+  EXPECT_EQ(count(seen.document, "<circle"), 8u);                  // three points and the key, twice
   EXPECT_EQ(count(seen.document, "paper-mark"), 3u);               // two and the key
   EXPECT_EQ(count(seen.document, "<rect class=\"compute\""), 3u);  // one of each in the key
   EXPECT_EQ(count(seen.document, "<rect class=\"waiting\""), 2u);
@@ -173,6 +185,34 @@ TEST_F(ReportInBrowser, DrawsEverythingZoomsAndNoTextIsMarkup) {
   EXPECT_THAT(seen.document,
               HasSubstr("data-ranges=\"3 to 9 s of 12 s; 4.5 to 7.5 s of 12 s; 0 to 12 s of 12 s; 0 to 12 s of 12 s; "
                         "6 to 12 s of 12 s; 0 to 6 s of 12 s; 0 to 12 s of 12 s\""));
+}
+
+// Without what differs between two runs: the date and the time that a run took.
+Json comparable(const std::string& page) {
+  const std::string_view begin = R"(<script type="application/json" id="data">)";
+  const std::size_t from = page.find(begin) + begin.size();
+  Json data = parse_json(page.substr(from, page.find("</script>", from) - from)).value_or(nullptr);
+  data["generated"] = nullptr;
+  for (std::size_t i = 0; i < data["results"].size(); ++i) data["results"][i]["seconds"] = nullptr;
+  return data;
+}
+
+TEST_F(ReportInBrowser, TheCommandOnAPageWritesItAgain) {
+  const std::string binary = TUTTI_BINARY, file = (folder_ / "a page.html").string();
+  const std::string scenario = " " TUTTI_REPORT_SCENARIO " ";
+  for (const std::string& command :
+       {"sim run" + scenario +
+            "--policy window --seed 7 --set servers.depth=2 --set 'applications.0.compute=10ms..20ms'",
+        "sim run" + scenario + "--full --set applications.0.operations=5",
+        "sim compare" + scenario + "--policies fifo,concert --seed 3", std::string("lab run sc11-figure2")}) {
+    ASSERT_EQ(run(binary + " " + command + " --html '" + file + "' >/dev/null 2>&1"), 0);
+    const Json first = comparable(contents(file));
+    std::filesystem::remove(file);
+    const std::string printed = first["command"].text();
+    ASSERT_THAT(printed, StartsWith("tutti "));
+    ASSERT_EQ(run(binary + printed.substr(5) + " >/dev/null 2>&1"), 0) << printed;
+    EXPECT_EQ(comparable(contents(file)).dump(), first.dump()) << printed;
+  }
 }
 
 TEST_F(ReportInBrowser, TheCommandLineWritesReports) {
@@ -190,6 +230,9 @@ TEST_F(ReportInBrowser, TheCommandLineWritesReports) {
   expect_sound(scenario);
   EXPECT_EQ(count(scenario.document, "class=\"timeline\""), 2u);
   EXPECT_GE(count(scenario.document, "<rect class=\"io\""), 2 * 9u);
+  EXPECT_EQ(count(scenario.document, "<rect class=\"waiting\""), 0u);  // no legend for what does not occur
+  const std::string printed = contents(sim + ".txt");
+  EXPECT_GT(printed.find("mean phase "), printed.find("fairness")) << "the answer is last";
   EXPECT_NE(run(binary + " lab run sc11-figure2 --html /nonexistent/page.html >/dev/null 2>" + lab + ".err"), 0);
   EXPECT_THAT(contents(lab + ".err"), HasSubstr("/nonexistent/page.html"));
 }

@@ -42,6 +42,21 @@ function number(value, digits = 4) {
   return withSigns(text.includes(".") ? text.replace(/\.?0+$/, "") : text);
 }
 
+// The unit people read times of this size in, and how many of it a second has.
+function timeUnit(largest) {
+  const size = Math.abs(largest);
+  if (size === 0 || size >= 0.9995) return {unit: "s", factor: 1};
+  return size >= 0.9995e-3 ? {unit: "ms", factor: 1e3} : {unit: "\u00b5s", factor: 1e6};
+}
+
+function timeText(seconds) {
+  const {unit, factor} = timeUnit(seconds);
+  return number(seconds * factor, 3) + "\u00a0" + unit;
+}
+
+const largestOf = (values) =>
+  values.reduce((most, value) => (Number.isFinite(value) ? Math.max(most, Math.abs(value)) : most), 0);
+
 // The number of decimals of a column: four digits of the largest value, at least two of the smallest.
 function columnFormat(values) {
   const sizes = values.filter((value) => typeof value === "number" && value !== 0).map(Math.abs);
@@ -101,8 +116,11 @@ function styles(lines) {
   });
 }
 
+// A line over another one is dashed and has smaller markers, so that both are seen.
+const lineDash = (style) => style.dash ?? (style.over ? "7 7" : null);
+
 function marker(style, x, y, tip) {
-  const r = 3.4;
+  const r = 3.4 / (1 + 0.6 * (style.over ?? 0));
   const attributes = {
     fill: style.use % 2 ? "var(--ground)" : style.colour,
     stroke: style.colour,
@@ -125,7 +143,7 @@ function legendKey(style, bars) {
         y2: 6,
         stroke: style.colour,
         "stroke-width": 1.8,
-        "stroke-dasharray": style.dash,
+        "stroke-dasharray": lineDash(style),
       }),
     );
     if (!style.reference) key.append(marker(style, 12, 6));
@@ -274,7 +292,7 @@ function lineChart(chart, style, width) {
       shape("polyline", {
         class: style[i].reference ? "line reference" : "line",
         stroke: style[i].colour,
-        "stroke-dasharray": style[i].dash,
+        "stroke-dasharray": lineDash(style[i]),
         points: points.map((p) => `${x(p[0])},${frame.y(p[1])}`).join(" "),
       }),
     );
@@ -289,28 +307,85 @@ function lineChart(chart, style, width) {
   return frame.svg;
 }
 
-function drawChart(chart) {
+// Whether an earlier line has the same place as line `place` at two neighbouring points or more, as far as one can see.
+function covers(chart, place) {
+  const line = chart.lines[place];
+  const near = 0.01 * largestOf(chart.lines.flatMap((each) => each.y));
+  return (other) => {
+    const meets = line.x.map((x, i) => Math.abs(other.y[other.x.indexOf(x)] - line.y[i]) <= near);
+    return meets.some((meet, i) => meet && (meets[i + 1] || line.x.length === 1));
+  };
+}
+
+// A series that lies on an earlier one is named in the legend.
+function same(chart, place) {
+  const line = chart.lines[place];
+  const equal = (other) =>
+    other.x.length === line.x.length &&
+    other.x.every((value, i) => value === line.x[i] && Math.abs(other.y[i] - line.y[i]) <= 0.005 * Math.abs(line.y[i]));
+  const other = chart.lines.slice(0, place).find(equal);
+  return other && line.x.length ? ` (the same as ${other.name})` : "";
+}
+
+// A chart of times in the unit people read.
+function readable(chart) {
+  const second = {seconds: 1, s: 1, ms: 1e-3}[chart.y_label];
+  if (!second) return chart;
+  const {unit, factor} = timeUnit(second * largestOf(chart.lines.flatMap((line) => line.y)));
+  const scaled = (value) => (Number.isFinite(value) ? value * second * factor : value);
+  return {...chart, y_label: unit, lines: chart.lines.map((line) => ({...line, y: line.y.map(scaled)}))};
+}
+
+function drawChart(given) {
+  const chart = readable(given);
   const style = styles(chart.lines);
+  if (!chart.bars) style.forEach((each, i) => (each.over = chart.lines.slice(0, i).filter(covers(chart, i)).length));
   const plot = element("div", {class: "plot"});
   const legend = element(
     "div",
     {class: "legend"},
-    ...chart.lines.map((line, i) => element("span", {}, legendKey(style[i], chart.bars), line.name)),
+    ...chart.lines.map((line, i) => element("span", {}, legendKey(style[i], chart.bars), line.name + same(chart, i))),
   );
   const draw = !chart.bars ? lineChart : longNames(chart) ? sideBarChart : barChart;
   responsive(plot, (width) => plot.replaceChildren(draw(chart, style, width)));
   return element("figure", {class: "chart"}, element("figcaption", {}, chart.title), legend, plot);
 }
 
-// ---- one claim on its own scale: our value is a bar, the paper's a diamond, the goal a shaded side, the bound dashed
+// ---- a claim on the scale of its unit: our value is a bar, the paper's a diamond, the goal a shaded side, the bound dashed
 
-function drawScale(claim) {
-  const values = [claim.ours, claim.paper, claim.goal, claim.low, claim.high, claim.bound].filter(Number.isFinite);
-  const from = Math.min(0, ...values),
-    to = Math.max(...values, from + 1e-9) * 1.08 || 1;
+const claimValues = (claim) =>
+  [claim.ours, claim.paper, claim.goal, claim.low, claim.high, claim.bound].filter(Number.isFinite);
+
+// One range for all claims of a unit.
+function rangeOf(claims) {
+  const values = claims.flatMap(claimValues);
+  const from = Math.min(0, ...values);
+  return {from, to: from + (Math.max(...values, from + 1e-9) - from) * 1.04};
+}
+
+const placeIn = (range, width) => (value) => 8 + ((width - 16) * (value - range.from)) / (range.to - range.from);
+
+function scaleAxis(range, unit) {
+  const plot = element("div", {class: "plot scale-axis"});
+  responsive(plot, (width) => {
+    const x = placeIn(range, width);
+    const svg = shape("svg", {viewBox: `0 0 ${width} 22`, role: "img", "aria-label": `scale in ${unit}`});
+    svg.append(shape("line", {class: "axis", x1: x(range.from), x2: x(range.to), y1: 2, y2: 2}));
+    for (const value of ticks(range.from, range.to, Math.max(2, width / 90)))
+      svg.append(
+        shape("line", {class: "axis", x1: x(value), x2: x(value), y1: 2, y2: 6}),
+        shape("text", {x: x(value), y: 18, "text-anchor": "middle"}, number(value)),
+      );
+    plot.replaceChildren(svg);
+  });
+  return plot;
+}
+
+function drawScale(claim, range) {
+  const {from, to} = range;
   const plot = element("div", {class: "plot"});
   responsive(plot, (width) => {
-    const x = (value) => 8 + ((width - 16) * (value - from)) / (to - from);
+    const x = placeIn(range, width);
     const svg = shape("svg", {
       viewBox: `0 0 ${width} 22`,
       preserveAspectRatio: "none",

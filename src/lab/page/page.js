@@ -120,29 +120,41 @@ function summary() {
   );
 }
 
+const kUnits = {x: "times", t: "t, the paper's unit of time"};
+
 function scales(result) {
   const shown = result.claims.filter((claim) => [claim.paper, claim.goal, claim.bound].some(Number.isFinite));
   if (!shown.length) return null;
+  const occurs = (name) => shown.some((claim) => Number.isFinite(claim[name]));
   const key = (...shapes) => shape("svg", {class: "key", viewBox: "0 0 24 12", "aria-hidden": "true"}, ...shapes);
   const legend = element(
     "div",
     {class: "legend"},
     element("span", {}, key(shape("rect", {class: "ours-bar", x: 1, y: 3, width: 22, height: 6})), "ours"),
-    element("span", {}, key(shape("path", {class: "paper-mark", d: "M12 1L17 6L12 11L7 6Z"})), "paper"),
-    element(
-      "span",
-      {},
-      key(
-        shape("rect", {class: "goal-zone", x: 1, y: 0, width: 22, height: 12}),
-        shape("line", {class: "goal-edge", x1: 1, x2: 1, y1: 0, y2: 12}),
-      ),
-      "where the goal is met",
-    ),
-    element("span", {}, key(shape("line", {class: "bound-mark", x1: 12, x2: 12, y1: 0, y2: 12})), "bound"),
+    occurs("paper")
+      ? element("span", {}, key(shape("path", {class: "paper-mark", d: "M12 1L17 6L12 11L7 6Z"})), "paper")
+      : null,
+    occurs("goal") || occurs("low")
+      ? element(
+          "span",
+          {},
+          key(
+            shape("rect", {class: "goal-zone", x: 1, y: 0, width: 22, height: 12}),
+            shape("line", {class: "goal-edge", x1: 1, x2: 1, y1: 0, y2: 12}),
+          ),
+          "where the goal is met",
+        )
+      : null,
+    occurs("bound")
+      ? element("span", {}, key(shape("line", {class: "bound-mark", x1: 12, x2: 12, y1: 0, y2: 12})), "bound")
+      : null,
   );
-  const rows = shown.flatMap((claim) => [
+  const ranges = new Map();
+  for (const unit of new Set(shown.map((claim) => claim.unit)))
+    ranges.set(unit, rangeOf(shown.filter((claim) => claim.unit === unit)));
+  const row = (claim) => [
     element("div", {class: "name"}, claim.what, element("code", {}, claim.id)),
-    drawScale(claim),
+    drawScale(claim, ranges.get(claim.unit)),
     element(
       "div",
       {class: "value"},
@@ -150,6 +162,12 @@ function scales(result) {
       Number.isFinite(claim.paper) ? element("span", {class: "soft"}, ` paper ${number(claim.paper)}`) : null,
       claim.holds !== false ? null : element("span", {class: "fails-mark"}, " \u2717"),
     ),
+  ];
+  const rows = [...ranges].flatMap(([unit, range]) => [
+    ...shown.filter((claim) => claim.unit === unit).flatMap(row),
+    element("div"),
+    scaleAxis(range, unit),
+    element("div", {class: "soft value"}, kUnits[unit] ?? unit),
   ]);
   return element(
     "figure",
@@ -162,9 +180,26 @@ function scales(result) {
 
 // ---- tables
 
-// `result` has columns and rows: an experiment or one of its detail tables.
-function rowsTable(result, title = "Table") {
-  if (!result.rows.length) return null;
+// Columns of times, with names such as "makespan s", in the unit people read.
+function readableColumns(given) {
+  const columns = [],
+    rows = given.rows.map(() => ({}));
+  for (const column of given.columns) {
+    const largest = largestOf(given.rows.map((row) => row[column]));
+    const {unit, factor} = timeUnit(column.endsWith(" s") ? largest : 0);
+    const name = unit === "s" ? column : column.slice(0, -1) + unit;
+    columns.push(name);
+    given.rows.forEach((row, i) => {
+      rows[i][name] = typeof row[column] === "number" && factor !== 1 ? row[column] * factor : row[column];
+    });
+  }
+  return {columns, rows};
+}
+
+// `given` has columns and rows: an experiment or one of its detail tables.
+function rowsTable(given, title = "Table") {
+  if (!given.rows.length) return null;
+  const result = readableColumns(given);
   const numeric = result.columns.map((column) => result.rows.some((row) => typeof row[column] === "number"));
   const formats = result.columns.map((column) => columnFormat(result.rows.map((row) => row[column])));
   const head = element(
@@ -225,12 +260,37 @@ function facts(result) {
   );
 }
 
+// The answer: one sentence, and bars on one scale.
+function answer({sentence, unit, bars}) {
+  if (!sentence) return null;
+  const longest = largestOf(bars.map((each) => each.value)) || 1;
+  const style = styles(bars);
+  return element(
+    "div",
+    {class: "answer"},
+    element("p", {class: "sentence"}, sentence[0].toUpperCase() + sentence.slice(1) + "."),
+    ...bars.map((each, i) =>
+      element(
+        "div",
+        {class: "answer-row"},
+        element("span", {}, each.name),
+        element("span", {
+          class: "answer-bar",
+          style: `width:${(60 * Math.abs(each.value)) / longest}%;background:${style[i].colour}`,
+        }),
+        element("b", {}, unit === "s" ? timeText(each.value) : withUnit(each.value, unit)),
+      ),
+    ),
+  );
+}
+
 function experiment(result) {
   const failing = result.claims.filter((claim) => claim.holds === false).length;
   return element(
     "section",
     {id: anchor(result.name), class: "experiment"},
     element("h2", {}, result.name),
+    data.results.length > 1 ? answer(result.answer) : null,
     result.what ? element("p", {}, result.what[0].toUpperCase() + result.what.slice(1) + ".") : null,
     failing
       ? element(
@@ -240,6 +300,8 @@ function experiment(result) {
         )
       : null,
     facts(result),
+    rowsTable(result),
+    ...result.details.map((detail) => rowsTable(detail, detail.title)),
     scales(result),
     result.charts.length
       ? element(
@@ -249,8 +311,6 @@ function experiment(result) {
         )
       : null,
     ...timelines(result),
-    rowsTable(result),
-    ...result.details.map((detail) => rowsTable(detail, detail.title)),
   );
 }
 
@@ -331,6 +391,7 @@ function header() {
     "header",
     {},
     element("h1", {}, data.title),
+    answer(data.answer),
     element(
       "p",
       {class: "soft small source"},

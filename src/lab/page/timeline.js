@@ -43,7 +43,9 @@ function drawTimeline(data, end) {
   const range = element("span", {class: "soft range"});
   const paint = () => {
     plot.replaceChildren(timelineShapes(data.title, jobs.slice(0, state.rows), view, state, plot.clientWidth));
-    range.textContent = `${number(view.from)} to ${number(view.to)} s of ${number(view.end)} s`;
+    const {unit, factor} = timeUnit(view.end);
+    const text = (time) => number(time * factor);
+    range.textContent = `${text(view.from)} to ${text(view.to)} ${unit} of ${text(view.end)} ${unit}`;
   };
   const change = (action) => {
     action();
@@ -67,7 +69,8 @@ function drawTimeline(data, end) {
     button("Whole run", "Show the whole run", () => view.reset()),
     range,
   );
-  const parts = [element("figcaption", {}, data.title), timelineLegend(), buttons, plot];
+  const kinds = new Set(data.segments.map((segment) => segment[1]));
+  const parts = [element("figcaption", {}, data.title), timelineLegend(kinds), buttons, plot];
   if (jobs.length > state.rows) {
     const more = button(`Show all ${jobs.length} jobs`, "Show every job", () => {
       state.rows = jobs.length;
@@ -81,7 +84,8 @@ function drawTimeline(data, end) {
   return element("figure", {class: "timeline"}, ...parts);
 }
 
-function timelineLegend() {
+// Only for kinds that occur.
+function timelineLegend(kinds) {
   const key = (kind) =>
     shape(
       "svg",
@@ -91,9 +95,9 @@ function timelineLegend() {
   return element(
     "div",
     {class: "legend"},
-    element("span", {}, key("compute"), "computing"),
-    element("span", {}, key("waiting"), "waiting for its turn"),
-    element("span", {}, key("io"), "I/O, its MB/s above"),
+    ...["computing", "waiting for its turn", "I/O, its MB/s above"].map((text, kind) =>
+      kinds.has(kind) ? element("span", {}, key(kKinds[kind]), text) : null,
+    ),
   );
 }
 
@@ -107,14 +111,15 @@ function timelineShapes(title, jobs, view, state, width) {
   const bottom = jobs.length * kRow + 6;
   const x = (time) => state.left + ((state.right - state.left) * (time - view.from)) / (view.to - view.from);
   const svg = shape("svg", {viewBox: `0 0 ${width} ${bottom + 38}`, role: "img", "aria-label": title});
+  const {unit, factor} = timeUnit(view.to);
   for (const time of ticks(view.from, view.to, Math.max(2, width / 110)))
     svg.append(
       shape("line", {class: "grid", x1: x(time), x2: x(time), y1: 4, y2: bottom}),
-      shape("text", {x: x(time), y: bottom + 16, "text-anchor": "middle"}, number(time, 6)),
+      shape("text", {x: x(time), y: bottom + 16, "text-anchor": "middle"}, number(time * factor, 6)),
     );
   svg.append(
     shape("line", {class: "axis", x1: state.left, x2: state.right, y1: bottom, y2: bottom}),
-    shape("text", {x: (state.left + state.right) / 2, y: bottom + 34, "text-anchor": "middle"}, "seconds"),
+    shape("text", {x: (state.left + state.right) / 2, y: bottom + 34, "text-anchor": "middle"}, unit),
   );
   jobs.forEach((job, row) => {
     const base = (row + 1) * kRow;
@@ -136,8 +141,9 @@ function drawSegments(svg, job, base, x, state) {
     if (b <= a || (b - a < 0.5 && b - drawn[segment.kind] < 0.5)) continue;
     drawn[segment.kind] = b;
     const rate = segment.kind === 2 ? `, ${number(segment.rate)} MB/s` : "";
-    const span = `${number(segment.from, 6)} to ${number(segment.to, 6)} s`;
-    const tip = `${job.name}: ${kKindNames[segment.kind]}${rate}\n${span} (${number(segment.to - segment.from)} s)`;
+    const {unit, factor} = timeUnit(segment.to);
+    const span = `${number(segment.from * factor, 6)} to ${number(segment.to * factor, 6)} ${unit}`;
+    const tip = `${job.name}: ${kKindNames[segment.kind]}${rate}\n${span} (${timeText(segment.to - segment.from)})`;
     const hollow = segment.kind === 1 ? 0.5 : 0;
     svg.append(
       shape("rect", {
