@@ -19,6 +19,7 @@
 #include "sim/metrics.h"
 #include "sim/scenario_file.h"
 #include "sim_faults.h"
+#include "sim_study.h"
 #include "sim_sweep.h"
 
 namespace tutti::cli {
@@ -32,7 +33,9 @@ struct SimArguments {
   std::vector<std::string> assignments;
   bool full = false;
   bool live = false;
+  unsigned seeds = 1;
   bool json = false;
+  bool csv = false;
   std::string html;
 };
 
@@ -166,33 +169,43 @@ void print_applications(const sim::Metrics& metrics) {
   if (metrics.applications.size() > kMost) fmt::print("and {} more\n", metrics.applications.size() - kMost);
 }
 
-Result<sim::Scenario> load(const SimArguments& arguments, const std::string& policy) {
+sim::Overrides overrides_of(const SimArguments& arguments, const std::string& policy) {
   sim::Overrides overrides;
   if (!policy.empty()) overrides.policy = policy;
   overrides.seed = arguments.seed;
   overrides.assignments = arguments.assignments;
-  return sim::load_scenario(arguments.file, overrides);
+  return overrides;
 }
 
-Result<sim::MeasuredRun> measure_with_progress(const sim::Scenario& scenario, const SimArguments& arguments) {
-  Progress progress(fmt::format("{} {}", scenario.name, policy_of(scenario)));
+Result<sim::Scenario> load(const SimArguments& arguments, const std::string& policy) {
+  return sim::load_scenario(arguments.file, overrides_of(arguments, policy));
+}
+
+sim::MeasureOptions how_to(const SimArguments& arguments) {
   sim::MeasureOptions options;
   options.full = arguments.full;
   if (arguments.live)
     options.run = [](const sim::Scenario& each, const sim::RunOptions& how) {
       return lab::run_live(each, {.demands = how.demands});
     };
+  return options;
+}
+
+Result<sim::MeasuredRun> measure_with_progress(const sim::Scenario& scenario, const SimArguments& arguments) {
+  Progress progress(fmt::format("{} {}", scenario.name, policy_of(scenario)));
+  sim::MeasureOptions options = how_to(arguments);
   options.progress = [&](Duration simulated, std::uint64_t events) { progress.show(simulated, events); };
   return sim::measure(scenario, options);
 }
 
 // The command that writes this report again.
-std::string command_of(const SimArguments& arguments, const sim::Scenario& scenario) {
+std::string command_of(const SimArguments& arguments, const std::string& policy, std::uint64_t seed) {
   std::string command =
       fmt::format("tutti sim {} {}", arguments.policies.empty() ? "run" : "compare", lab::shell_word(arguments.file));
-  command += arguments.policies.empty() ? " --policy " + policy_of(scenario)
-                                        : fmt::format(" --policies {}", fmt::join(arguments.policies, ","));
-  command += fmt::format(" --seed {}", scenario.seed);
+  if (!policy.empty()) command += " --policy " + policy;
+  if (!arguments.policies.empty()) command += fmt::format(" --policies {}", fmt::join(arguments.policies, ","));
+  command += fmt::format(" --seed {}", seed);
+  if (arguments.seeds > 1) command += fmt::format(" --seeds {}", arguments.seeds);
   for (const std::string& assignment : arguments.assignments) command += " --set " + lab::shell_word(assignment);
   if (arguments.full) command += " --full";
   if (arguments.live) command += " --live";
@@ -201,12 +214,14 @@ std::string command_of(const SimArguments& arguments, const sim::Scenario& scena
 
 // Writes the HTML report of one scenario under one or several policies.
 int write_report(const SimArguments& arguments, const std::vector<lab::RecordedRun>& runs) {
-  const auto written = lab::write_html({.title = fmt::format("Scenario {}", runs.front().scenario.name),
-                                        .command = command_of(arguments, runs.front().scenario),
-                                        .generated = lab::today(),
-                                        .results = {lab::result_of(runs)},
-                                        .not_yet = {}},
-                                       arguments.html);
+  const sim::Scenario& first = runs.front().scenario;
+  const auto written =
+      lab::write_html({.title = fmt::format("Scenario {}", first.name),
+                       .command = command_of(arguments, arguments.policies.empty() ? policy_of(first) : "", first.seed),
+                       .generated = lab::today(),
+                       .results = {lab::result_of(runs)},
+                       .not_yet = {}},
+                      arguments.html);
   if (!written) return report(written.error());
   print_error("report: {}\n", arguments.html);
   return kDone;
@@ -219,12 +234,41 @@ int exit_status(std::uint64_t failed_operations) {
 }
 
 Result<void> check(const SimArguments& arguments) {
-  if (!arguments.full || !arguments.live) return {};
-  return fail(ErrorCode::kInvalid, "--full simulates and --live does not; use one of the two");
+  if (arguments.full && arguments.live)
+    return fail(ErrorCode::kInvalid, "--full simulates and --live does not; use one of the two");
+  if (arguments.json && arguments.csv) return fail(ErrorCode::kInvalid, "use one of --json and --csv");
+  return {};
+}
+
+// Several seeds, or settings in [sweep], or CSV. Nothing: one run for each policy.
+Result<std::optional<Study>> study_of(const SimArguments& arguments) {
+  sim::Overrides overrides = overrides_of(arguments, arguments.policy);
+  sim::Overrides fixed = overrides;
+  if (!arguments.policies.empty()) fixed.policy = arguments.policies.front();
+  auto variants = sim::load_variants(arguments.file, fixed);
+  if (!variants) return Failure(variants.error());
+  const bool one = variants->size() == 1 && variants->front().empty();
+  if (one && arguments.seeds == 1 && !arguments.csv) return std::nullopt;
+  const auto scenario = sim::load_scenario(arguments.file, sim::with(fixed, variants->front()));
+  if (!scenario) return Failure(scenario.error());
+  return Study{.file = arguments.file,
+               .variants = std::move(*variants),
+               .policies = arguments.policies,
+               .overrides = std::move(overrides),
+               .seeds = arguments.seeds,
+               .how = how_to(arguments),
+               .one_at_a_time = arguments.live,
+               .json = arguments.json,
+               .csv = arguments.csv,
+               .html = arguments.html,
+               .command = command_of(arguments, arguments.policy, scenario->seed)};
 }
 
 int run_one(const SimArguments& arguments) {
   if (auto valid = check(arguments); !valid) return report(valid.error());
+  const auto study = study_of(arguments);
+  if (!study) return report(study.error());
+  if (*study) return run_study(**study);
   const auto scenario = load(arguments, arguments.policy);
   if (!scenario) return report(scenario.error());
   auto measured_run = measure_with_progress(*scenario, arguments);
@@ -253,6 +297,9 @@ int run_one(const SimArguments& arguments) {
 
 int compare(const SimArguments& arguments) {
   if (auto valid = check(arguments); !valid) return report(valid.error());
+  const auto study = study_of(arguments);
+  if (!study) return report(study.error());
+  if (*study) return run_study(**study);
   Table table = comparison();
   auto list = Json::array();
   std::string heading;
@@ -282,6 +329,8 @@ int compare(const SimArguments& arguments) {
 void define_common(CommandLine& line, SimArguments& arguments) {
   line.option("FILE", arguments.file, "Scenario file in TOML format (see scenarios/)").required();
   line.option("--seed", arguments.seed, "Seed of the random numbers (default: the scenario's)");
+  line.option("--seeds", arguments.seeds, "Run with this many seeds and print means, with 95% intervals from 3 on")
+      .between(1, 100'000);
   line.option("--set", arguments.assignments,
               "Change a value of the scenario, e.g. servers.depth=4 or applications.0.size=4MiB; may be repeated");
   line.flag("--full", arguments.full,
@@ -289,6 +338,8 @@ void define_common(CommandLine& line, SimArguments& arguments) {
   line.flag("--live", arguments.live,
             "Run node and client processes on this machine, over modelled devices, in real time");
   line.json(arguments.json);
+  line.flag("--csv", arguments.csv,
+            "Print comma-separated values: one line for each combination of settings and policy");
   line.option("--html", arguments.html, "Also write an HTML page with tables, charts and timelines to this file");
 }
 

@@ -166,15 +166,45 @@ Bytes Section::bytes(std::string_view key, Bytes fallback) {
   return *parsed;
 }
 
+namespace {
+
+std::optional<std::string> scalar_text(const toml::node& node) {
+  if (const auto* value = node.as_string()) return value->get();
+  if (const auto* value = node.as_integer()) return fmt::format("{}", value->get());
+  if (const auto* value = node.as_floating_point()) return fmt::format("{}", value->get());
+  if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::string Section::scalar(std::string_view key, std::string_view fallback) {
   const toml::node* node = look_up(*state_, key);
   if (!node) return std::string(fallback);
-  if (const auto* value = node->as_string()) return value->get();
-  if (const auto* value = node->as_integer()) return fmt::format("{}", value->get());
-  if (const auto* value = node->as_floating_point()) return fmt::format("{}", value->get());
-  if (const auto* value = node->as_boolean()) return value->get() ? "true" : "false";
+  if (auto text = scalar_text(*node)) return *text;
   wrong_type(*state_, key, *node, "a text, a number, or true or false");
   return std::string(fallback);
+}
+
+std::vector<std::string> Section::scalars(std::string_view key) {
+  const toml::node* node = look_up(*state_, key);
+  if (!node) return {};
+  if (auto text = scalar_text(*node)) return {*text};
+  std::vector<std::string> values;
+  const auto* array = node->as_array();
+  if (!array) return wrong_type(*state_, key, *node, "an array of texts or numbers"), values;
+  for (const toml::node& element : *array) {
+    if (auto text = scalar_text(element))
+      values.push_back(*text);
+    else
+      wrong_type(*state_, key, element, "a text, a number, or true or false");
+  }
+  return values;
+}
+
+bool Section::is_section(std::string_view key) const {
+  const toml::node* node = state_->table->get(key);
+  return node && node->is_table();
 }
 
 std::vector<std::string> Section::texts(std::string_view key) {

@@ -56,6 +56,11 @@ class Section {
   // Arrays of text; a single text counts as an array of one.
   std::vector<std::string> texts(std::string_view key);
 
+  // Arrays of scalars of any type, as text; a single one counts as an array of one.
+  std::vector<std::string> scalars(std::string_view key);
+
+  // Whether the value of `key` is a table.
+  bool is_section(std::string_view key) const;
   // An inline or [table]; empty (all defaults) if absent.
   Section section(std::string_view key);
   // An array of tables, [[key]]; empty if absent.

@@ -66,6 +66,7 @@ Result<void> check_live(const Scenario& scenario) {
     if (application.sync) return wrong("sync");
     if (application.pattern == sim::Pattern::kRandom) return wrong("the pattern 'random'");
     if (application.stripe_size != scenario.applications.front().stripe_size) return wrong("different stripe sizes");
+    if (!application.server_bytes.empty()) return wrong("server_bytes");
     if (application.stripe_count != scenario.applications.front().stripe_count) return wrong("different stripe counts");
     if (application.sizes == sim::PhaseSizes::kUnknown || application.sizes == sim::PhaseSizes::kRemembered)
       return wrong("sizes other than announced and learned");

@@ -59,6 +59,24 @@ void tile_rows(const Application& application, const OperationIndex& index, unsi
   }
 }
 
+// The stripes of each server that hold its bytes. The file is on the servers that get some (place_files). Operations do
+// not share stripes.
+void stripes_of_servers(const Application& application, std::uint64_t number, Appender& extents) {
+  const std::uint64_t stripe = application.stripe_size.count();
+  const std::uint64_t rows = (std::ranges::max(application.server_bytes).count() + stripe - 1) / stripe;
+  const auto columns = static_cast<std::uint64_t>(
+      std::ranges::count_if(application.server_bytes, [](Bytes bytes) { return bytes > Bytes{}; }));
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    std::uint64_t column = 0;
+    for (const Bytes bytes : application.server_bytes) {
+      if (bytes.count() > row * stripe)
+        extents.add(((number * rows + row) * columns + column) * stripe,
+                    std::min(stripe, bytes.count() - row * stripe));
+      column += bytes > Bytes{} ? 1 : 0;
+    }
+  }
+}
+
 }  // namespace
 
 void extents_of(const Application& application, const OperationIndex& index, Prng& chance,
@@ -68,6 +86,7 @@ void extents_of(const Application& application, const OperationIndex& index, Prn
   const std::uint64_t block = application.block.count() ? application.block.count() : size;
   const std::uint64_t blocks = std::max<std::uint64_t>(1, size / block);
   const std::uint64_t number = std::uint64_t{index.rank} * index.operations + index.operation;
+  if (!application.server_bytes.empty()) return stripes_of_servers(application, number, out);
   switch (application.pattern) {
     case Pattern::kContiguous:
       return out.add(number * size, size);

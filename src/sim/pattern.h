@@ -25,7 +25,8 @@ struct OperationIndex {
   unsigned operations = 1;  // of each rank in this phase
 };
 
-// The extents of one operation by ascending offset; adjoining extents are joined. Only kRandom uses `chance`.
+// The extents of one operation, by pattern or server_bytes, by ascending offset; adjoining extents are joined. Only
+// kRandom uses `chance`.
 void extents_of(const Application& application, const OperationIndex& index, Prng& chance,
                 std::vector<Extent>& extents);
 

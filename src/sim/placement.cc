@@ -18,6 +18,13 @@ std::uint64_t mix(std::uint64_t value) {
 std::vector<std::shared_ptr<const Layout>> place_files(const Scenario& scenario, const Application& application,
                                                        unsigned first_server) {
   const unsigned servers = scenario.servers.count;
+  if (!application.server_bytes.empty()) {
+    Layout layout{.stripe_size = application.stripe_size, .stripe_count = 0, .object_size = {}, .targets = {}};
+    for (unsigned i = 0; i < servers; ++i)
+      if (application.server_bytes[i] > Bytes{}) layout.targets.push_back(i);
+    layout.stripe_count = static_cast<std::uint32_t>(layout.targets.size());
+    return {std::make_shared<const Layout>(std::move(layout))};
+  }
   const unsigned columns = application.stripe_count ? application.stripe_count : servers;
   const unsigned places = application.file_per_process && columns < servers ? std::min(application.ranks, servers) : 1;
   std::vector<std::shared_ptr<const Layout>> layouts;

@@ -27,8 +27,26 @@ std::uint64_t requests_on_a_server(const Scenario& scenario, const Application& 
   std::uint64_t largest = application.stripe_size.count();
   if (application.flow > application.stripe_size) largest = application.flow.count();
   if (application.largest_request > Bytes{}) largest = std::min(largest, application.largest_request.count());
+  if (!application.server_bytes.empty()) return parts(std::ranges::max(application.server_bytes).count(), largest);
   const std::uint64_t servers = application.stripe_count > 0 ? application.stripe_count : scenario.servers.count;
   return parts(parts(application.size.count(), largest), servers);
+}
+
+Result<void> check_server_bytes(const Scenario& scenario, const Application& application) {
+  if (application.server_bytes.empty()) return {};
+  const auto given = application.server_bytes.size();
+  if (given != scenario.servers.count)
+    return wrong(application,
+                 fmt::format("server_bytes has {} sizes and there are {} servers; write one for each, 0 for none",
+                             given, scenario.servers.count));
+  if (application.stripe_count > 0 || application.first_server)
+    return wrong(application, "server_bytes says what each server gets; remove stripe_count and first_server");
+  Bytes sum{};
+  for (const Bytes bytes : application.server_bytes) sum += bytes;
+  if (sum != application.size)
+    return wrong(application,
+                 fmt::format("server_bytes adds up to {} and size is {}", format(sum), format(application.size)));
+  return {};
 }
 
 Result<void> check_application(const Scenario& scenario, const Application& application) {
@@ -43,6 +61,7 @@ Result<void> check_application(const Scenario& scenario, const Application& appl
   if (application.stripe_size == Bytes{}) return wrong(application, "stripe_size must be at least 1 byte");
   if (application.flow > Bytes{} && application.largest_request > Bytes{})
     return wrong(application, "flow joins requests and largest_request cuts them; set only one of the two");
+  if (auto valid = check_server_bytes(scenario, application); !valid) return valid;
   if (application.stripe_count > scenario.servers.count)
     return wrong(application, fmt::format("stripe_count is {}; it must not exceed the number of servers, {}",
                                           application.stripe_count, scenario.servers.count));

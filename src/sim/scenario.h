@@ -98,7 +98,9 @@ struct Application {
   unsigned iterations = 1;
   Duration compute{};
   unsigned operations = 1;
-  Bytes size{1 << 20};      // of one operation
+  Bytes size{1 << 20};  // of one operation
+  // Bytes of one operation on each server. Their sum is `size`; pattern and block are not used. Empty: by the pattern.
+  std::vector<Bytes> server_bytes{};
   Bytes block{};            // of one contiguous block of an operation, for patterns with blocks; 0: size
   Bytes largest_request{};  // clients cut requests to this size, as NFS clients do; 0: a stripe
   // Every request is a message of its own, as in NFS; else a server gets all its requests of an operation in one.

@@ -12,6 +12,8 @@
 #include "base/prng.h"
 #include "base/units.h"
 #include "sched/policy.h"
+#include "sim/job_trace.h"
+#include "sim/variants.h"
 
 namespace tutti::sim {
 namespace {
@@ -131,6 +133,19 @@ PolicyOptions read_options(Section section) {
   return options;
 }
 
+// One size for each server instead of `size`.
+void read_server_bytes(Section& section, Application& application) {
+  if (section.has("size")) section.mistake("size", "is the sum of server_bytes; remove one of the two");
+  application.size = Bytes{};
+  for (const std::string& text : section.scalars("server_bytes")) {
+    const auto bytes = parse_bytes(text);
+    if (!bytes) return section.mistake("server_bytes", bytes.error().message);
+    application.server_bytes.push_back(*bytes);
+    application.size += *bytes;
+  }
+  if (application.size == Bytes{}) section.mistake("server_bytes", "adds up to 0; some server needs at least 1 byte");
+}
+
 // One copy of an [[applications]] table. Each call draws new values from its ranges.
 Application read_application(Section section, Prng& chance, const Scenario& scenario) {
   Drawer drawer(section, chance);
@@ -143,6 +158,7 @@ Application read_application(Section section, Prng& chance, const Scenario& scen
   result.compute = duration_of(drawer.draw("compute", 0, 0, Drawer::time));
   result.operations = count_of(drawer.draw("operations", 1, 1, Drawer::number));
   result.size = Bytes(static_cast<std::uint64_t>(drawer.draw("size", 1 << 20, 1, Drawer::bytes)));
+  if (section.has("server_bytes")) read_server_bytes(section, result);
   result.block = section.bytes("block", Bytes{});
   if (result.block > Bytes{})
     result.size = std::max(result.block, result.size / result.block.count() * result.block.count());
@@ -176,19 +192,79 @@ Application read_application(Section section, Prng& chance, const Scenario& scen
   return result;
 }
 
-void read_applications(Config& config, Scenario& scenario) {
+// A file named by `key`, relative to the scenario file.
+std::optional<JobTrace> load_trace(Section& section, std::string_view key, const std::string& source) {
+  const std::filesystem::path path = section.text(key, "");
+  auto trace = load_jobs((path.is_absolute() ? path : std::filesystem::path(source).parent_path() / path).string());
+  if (!trace) return section.mistake(key, trace.error().message), std::nullopt;
+  return std::move(*trace);
+}
+
+void refuse(Section& section, std::initializer_list<const char*> keys, std::string_view from) {
+  for (const char* key : keys)
+    if (section.has(key)) section.mistake(key, fmt::format("comes from `{}`; remove it", from));
+}
+
+// All applications of a trace. What the trace does not say is as in the table.
+void read_trace(Section& section, Prng& chance, const std::string& source, Scenario& scenario) {
+  refuse(section,
+         {"name", "count", "arrivals", "start", "ranks", "iterations", "operations", "size", "server_bytes", "id"},
+         "trace");
+  const Application table = read_application(section, chance, scenario);
+  auto trace = load_trace(section, "trace", source);
+  if (!trace) return;
+  const bool coflows = trace->kind == JobTrace::Kind::kCoflows;
+  if (trace->servers > scenario.servers.count)
+    section.mistake("trace", fmt::format("has {} ports and there are {} servers; set servers.count = {}",
+                                         trace->servers, scenario.servers.count, trace->servers));
+  if (!coflows) refuse(section, {"compute", "direction", "pattern", "file_per_process"}, "trace");
+  for (Application& job : trace->jobs) {
+    Application application = coflows ? table : std::move(job);
+    if (coflows) {
+      application.name = job.name;
+      application.start = job.start;
+      application.ranks = job.ranks;
+      application.size = job.size;
+      application.server_bytes = std::move(job.server_bytes);
+      application.server_bytes.resize(scenario.servers.count);
+    } else {
+      application.sizes = table.sizes;
+      application.size_error = table.size_error;
+      application.flow = table.flow;
+      application.stripe_count = table.stripe_count;
+      application.ranks_per_node = table.ranks_per_node;
+      application.outstanding = table.outstanding;
+      if (section.has("stripe_size")) application.stripe_size = table.stripe_size;
+    }
+    scenario.applications.push_back(std::move(application));
+  }
+}
+
+void read_copies(Section& section, const std::string& name, Prng& chance, const std::string& source,
+                 Scenario& scenario) {
+  std::optional<JobTrace> arrivals;
+  if (section.has("arrivals")) {
+    refuse(section, {"count", "start"}, "arrivals");
+    arrivals = load_trace(section, "arrivals", source);
+  }
+  const std::int64_t copies =
+      arrivals ? static_cast<std::int64_t>(arrivals->jobs.size()) : section.integer("count", 1, {1, 1 << 20});
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    Application application = read_application(section, chance, scenario);
+    application.name = copies == 1 ? name : fmt::format("{}{}", name, copy);
+    if (arrivals) application.start = arrivals->jobs[static_cast<std::size_t>(copy)].start;
+    if (application.id) *application.id += static_cast<ApplicationId>(copy);
+    scenario.applications.push_back(std::move(application));
+  }
+}
+
+void read_applications(Config& config, const std::string& source, Scenario& scenario) {
   Prng chance(scenario.seed ^ 0x6d6978);
   std::vector<Section> sections = config.root().sections("applications");
   for (std::size_t i = 0; i < sections.size(); ++i) {
-    Section& section = sections[i];
-    const std::string name = section.text("name", fmt::format("application{}", i));
-    const std::int64_t copies = section.integer("count", 1, {1, 1 << 20});
-    for (std::int64_t copy = 0; copy < copies; ++copy) {
-      Application application = read_application(section, chance, scenario);
-      application.name = copies == 1 ? name : fmt::format("{}{}", name, copy);
-      if (application.id) *application.id += static_cast<ApplicationId>(copy);
-      scenario.applications.push_back(std::move(application));
-    }
+    const std::string name = sections[i].text("name", fmt::format("application{}", i));
+    sections[i].has("trace") ? read_trace(sections[i], chance, source, scenario)
+                             : read_copies(sections[i], name, chance, source, scenario);
   }
   if (sections.empty()) config.root().mistake("applications", "a scenario needs at least one [[applications]]");
 }
@@ -314,7 +390,8 @@ Result<Scenario> read(Config config, const std::string& source, const Overrides&
   scenario.network.server_bandwidth = bandwidth(network, "server_bandwidth");
   scenario.network.core_bandwidth = bandwidth(network, "core_bandwidth");
   read_gate(root.section("gate"), scenario.gate);
-  read_applications(config, scenario);
+  read_sweep(root.section("sweep"));
+  read_applications(config, source, scenario);
   for (Section& section : root.sections("faults")) scenario.faults.push_back(read_fault(section, scenario));
   if (auto done = config.finish(); !done) return Failure(done.error());
   if (auto valid = check(scenario); !valid)

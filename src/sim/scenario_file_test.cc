@@ -202,5 +202,31 @@ TEST(Seeks, OfTinyJobsDoNotHoldUpALargeWrite) {
   EXPECT_LE(end_of_large("concert"), 1.6 * end_of_large("fifo"));
 }
 
+TEST(ScenarioFile, BytesOfEachServerAreWhatItGets) {
+  constexpr std::string_view kUneven = R"([servers]
+count = 4
+device = { kind = "fixed", latency = "0s", bandwidth = "1MiB" }
+[[applications]]
+server_bytes = ["1MiB", 0, "300KiB", 100]
+ranks = 2
+operations = 3
+)";
+  const auto scenario = parse_scenario(kUneven, "x.toml");
+  ASSERT_TRUE(scenario) << scenario.error().message;
+  for (const bool full : {false, true}) {
+    const auto outcome = run(*scenario, {.full = full, .demands = true});
+    ASSERT_TRUE(outcome) << outcome.error().message;
+    ASSERT_EQ(outcome->phases.size(), 1u);
+    EXPECT_THAT(outcome->phases[0].demand, testing::ElementsAre(6_MiB, 0_B, 1800_KiB, 600_B)) << full;
+  }
+  const auto with_line = [&](std::string_view line) { return message_of(std::string(kUneven) + std::string(line)); };
+  EXPECT_THAT(with_line("size = \"1MiB\"\n"), HasSubstr("sum of server_bytes"));
+  EXPECT_THAT(with_line("stripe_count = 2\n"), HasSubstr("remove stripe_count"));
+  EXPECT_THAT(message_of("[servers]\ncount = 2\n[[applications]]\nserver_bytes = [1]\n"),
+              HasSubstr("server_bytes has 1 sizes and there are 2 servers"));
+  EXPECT_THAT(message_of("[[applications]]\nserver_bytes = [\"x\"]\n"),
+              testing::AllOf(HasSubstr("x.toml:2"), HasSubstr("server_bytes")));
+}
+
 }  // namespace
 }  // namespace tutti::sim

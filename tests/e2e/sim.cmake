@@ -7,6 +7,8 @@ set_tests_properties(announced PROPERTIES LABELS e2e TIMEOUT 120)
 add_test(NAME failed_operations COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/failed_operations.sh $<TARGET_FILE:tutti>
                                         ${CMAKE_SOURCE_DIR}/scenarios/fast/disks.toml)
 set_tests_properties(failed_operations PROPERTIES LABELS e2e TIMEOUT 120)
+add_test(NAME sim_study COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/sim_study.sh $<TARGET_FILE:tutti> ${CMAKE_SOURCE_DIR}/scenarios)
+set_tests_properties(sim_study PROPERTIES LABELS e2e TIMEOUT 120)
 
 # Fresh seeds for a minute; prints the first one. Longer: tutti sim faults --seeds 10000
 set(seconds 60)
