@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/config.h"
+#include "base/prefetch.h"
 
 namespace tutti {
 
@@ -99,6 +100,14 @@ class Device {
   // Service times of requests that start from now on are multiplied by `factor`, at least 0, and a disk reads ahead
   // slower by it. Models a slow device.
   void set_slowdown(double factor) { slowdown_ = factor; }
+
+  void reserve(std::size_t in_service) { in_service_.reserve(in_service); }
+  // Prefetches what next_finish() and pop_finished() will need.
+  void expect() const { prefetch_line(in_service_.data()); }
+  // The tag of the request that will finish first; nothing if none is in service.
+  std::optional<std::uint64_t> next_tag() const {
+    return in_service_.empty() ? std::nullopt : std::optional(in_service_.front().tag);
+  }
 
   std::size_t waiting() const { return waiting_.size(); }
   std::size_t in_service() const { return in_service_.size(); }

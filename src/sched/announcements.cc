@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "sched/probing_table.h"
-
 namespace tutti {
 
 bool sizes_differ(Bytes a, Bytes b) {
@@ -12,7 +10,7 @@ bool sizes_differ(Bytes a, Bytes b) {
 }
 
 void AnnouncementAccuracy::observe(const Stamp& stamp) {
-  Announcement& last = announcements_[mix(std::uint64_t{stamp.user} << 32 | stamp.application) % announcements_.size()];
+  Announcement& last = announcements_[place_of(stamp)];
   const Bytes requested = stamp.attained + stamp.bottleneck;
   const bool same = last.application == stamp.application && last.user == stamp.user;
   if (same && stamp.phase < last.phase) return;  // a rank that is late

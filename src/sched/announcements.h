@@ -7,6 +7,9 @@
 #include <array>
 #include <cstdint>
 
+#include "base/prefetch.h"
+#include "sched/probing_table.h"
+
 namespace tutti {
 
 // Whether two sizes of a phase are too far apart for one to be a forecast of the other: by more than a half of the
@@ -25,6 +28,9 @@ class AnnouncementAccuracy {
   // Call for every stamp, in any order.
   void observe(const Stamp& stamp);
 
+  // Prefetches what observe() will need.
+  void expect(const Stamp& stamp) const { prefetch_line(&announcements_[place_of(stamp)]); }
+
   // True if recent first-phase announcements were accurate, or if there were none yet.
   bool trusted() const { return balance_ >= 0; }
 
@@ -37,11 +43,16 @@ class AnnouncementAccuracy {
     Bytes requested{};  // so far
   };
 
+  static std::size_t place_of(const Stamp& stamp) {
+    return mix(std::uint64_t{stamp.user} << 32 | stamp.application) % kAnnouncements;
+  }
   void count(Announcement& announcement);
 
   static constexpr int kMost = 8;
   int balance_ = 0;  // from -kMost to kMost, so that old announcements lose their influence
-  std::array<Announcement, 64> announcements_{};  // by application; a later one replaces one with the same index
+  static constexpr std::size_t kAnnouncements = 64;
+  std::array<Announcement, kAnnouncements>
+      announcements_{};  // by application; a later one replaces one with the same index
 };
 
 }  // namespace tutti

@@ -86,6 +86,12 @@ class LazyHeap {
     return ahead == 0 && !heap_.empty() ? &heap_.top().item : nullptr;
   }
 
+  // Prefetches the first items, and where the next one will be.
+  void expect() const {
+    if (const Entry* entry = ascending_.peek(0)) prefetch_line(entry), prefetch_line(&ascending_.back() + 1);
+    if (!heap_.empty()) prefetch_line(&heap_.top());
+  }
+
   // Drops items that no longer count once they outnumber the `live` ones, so that cancelling costs no memory.
   template <typename Counts>
   void prune(std::size_t live, const Counts& counts) {
@@ -156,6 +162,11 @@ class SlotHeap {
     });
   }
   void clear() { heap_.clear(); }
+  void expect() const { heap_.expect(); }
+  // Prefetches the first request. Its place in the heap should be in the cache.
+  void expect_front(const RequestStore& store) const {
+    if (const SlotStamp* stamp = heap_.peek(0)) store.expect(stamp->slot);
+  }
 
  private:
   LazyHeap<Key, SlotStamp> heap_;
@@ -233,6 +244,9 @@ class IndexedHeap {
   void clear() {
     heap_.clear();
     positions_.clear();
+  }
+  void expect() const {  // prefetches the first ones
+    if (!empty()) prefetch_bytes(&heap_.top(), 128);
   }
 
  private:

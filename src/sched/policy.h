@@ -61,6 +61,12 @@ class Policy {
   // if there is none.
   virtual std::optional<TimePoint> overdue(TimePoint /*now*/) { return std::nullopt; }
 
+  // Prefetches what add() of this request (nullptr: none arrives) and next() will need. Optional. A caller with many
+  // policies, whose state is in no cache, calls it some time before, with one step after the other, because each step
+  // reads what the one before has loaded. The first line of the policy itself should be in the cache.
+  static constexpr unsigned kPrefetchSteps = 3;
+  virtual void prefetch(const Request* /*arriving*/, unsigned /*step*/) const {}
+
   virtual std::size_t waiting() const = 0;
   // Removes and returns everything that waits, in order of arrival.
   virtual std::vector<WaitingRequest> take_all() = 0;

@@ -25,7 +25,10 @@ class QueuedPolicy : public Policy {
   // `patience`: a request that has waited this long is served next; zero: never. `gather`: after an idle period, wait
   // this long for more requests before serving the first one.
   explicit QueuedPolicy(Duration patience = Duration::zero(), Duration gather = Duration::zero())
-      : patience_(patience), gather_(gather) {}
+      : patience_(patience), gather_(gather) {
+    batch_.reserve(1);  // now, so that they are close to this object
+    arrived_.reserve(1);
+  }
 
   // Adds a request that just arrived to the policy's queues.
   virtual void enqueue(Slot slot) = 0;

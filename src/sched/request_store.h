@@ -74,6 +74,15 @@ class RequestStore {
     prefetch_line(&entry(slot).arrived);
   }
 
+  // Prefetches what add() and the next removal will need, some time before expect(free_slot()).
+  void expect_tables(const Request* arriving) const {
+    prefetch_line(chunks_.data());
+    if (!arriving) return;
+    ids_.prefetch(arriving->id);
+    if (!arrivals_.empty()) prefetch_line(&arrivals_.back());
+  }
+  Slot free_slot() const { return free_; }  // that add() will use; kNoSlot: a new one
+
   // A number per slot for the policy: the queue or group the request is in.
   std::uint32_t& place(Slot slot) { return entry(slot).place; }
 

@@ -64,6 +64,13 @@ class ServiceAccounts {
   }
   std::size_t size() const { return accounts_.size(); }
 
+  // Prefetches what arrived() and served() will need: first this object and the hint, then the account.
+  void expect() const { prefetch_bytes(this, sizeof(*this) - sizeof(hints_)); }
+  void expect_hint(const Stamp& stamp) const { prefetch_line(&hint_of(key_of(stamp))); }
+  void expect_account(const Stamp& stamp) const {
+    if (const std::uint32_t hint = hint_of(key_of(stamp)); hint < most_) prefetch_line(&accounts_[hint]);
+  }
+
  private:
   static constexpr std::uint64_t kGrace = 16 << 20;
   static constexpr std::size_t kKept = 4096;  // accounts before those that are forgiven are closed
@@ -91,8 +98,11 @@ class ServiceAccounts {
   };
   static_assert(sizeof(Account) == 64);
 
+  AccountKey key_of(const Stamp& stamp) const { return {by_user_ ? 0 : stamp.application, stamp.user}; }
+  const std::uint32_t& hint_of(const AccountKey& key) const { return hints_[hash_value(key) % hints_.size()]; }
+
   std::uint32_t open(const Stamp& stamp) {
-    const AccountKey key{by_user_ ? 0 : stamp.application, stamp.user};
+    const AccountKey key = key_of(stamp);
     std::uint32_t& hint = hints_[hash_value(key) % hints_.size()];
     if (hint < most_ && accounts_[hint].key == key && accounts_[hint].in_phase) return hint;
     if (accounts_.size() >= tidy_at_) close_forgiven();
@@ -149,13 +159,13 @@ class ServiceAccounts {
 
   const bool by_user_;
   Pool<AccountKey, Account> accounts_;
-  std::array<std::uint32_t, 1024> hints_{};  // numbers of accounts, by hash
-  std::uint32_t most_ = 0;                   // numbers of accounts are smaller
+  std::uint32_t most_ = 0;  // numbers of accounts are smaller
   std::size_t tidy_at_ = kKept;
   std::uint64_t total_ = 0;  // bytes served, and bytes that could have been served in idle periods
   std::uint64_t busy_bytes_ = 0;
   TimePoint busy_since_{}, now_{};
-  double rate_ = 1e8;  // bytes per second
+  double rate_ = 1e8;                        // bytes per second
+  std::array<std::uint32_t, 1024> hints_{};  // numbers of accounts, by hash
 };
 
 }  // namespace tutti

@@ -76,6 +76,13 @@ class UnknownPhases {
       by_issue_.pop(store_);
     if (count_ == 0) clear();
   }
+  // Prefetches what push() and next() will need, except in backlogs.
+  void expect_object() const {
+    prefetch_bytes(
+        this, static_cast<std::size_t>(reinterpret_cast<const char*>(&looked_) - reinterpret_cast<const char*>(this)));
+  }
+  void expect() const { by_issue_.expect(); }
+  void expect_front() const { by_issue_.expect_front(store_); }
 
  private:
   // A phase's position in a backlog: the level of what it has attained, then its start.

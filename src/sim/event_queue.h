@@ -2,7 +2,9 @@
 // Future events in order of time. Events of equal time are in the order of scheduling, so runs are reproducible.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <vector>
 
 #include "base/heap.h"
 
@@ -38,10 +40,15 @@ struct Event {
   EventKind kind() const { return static_cast<EventKind>(sequence & 0xff); }
 };
 
+// Most events are in one heap. Events that are scheduled together, such as the messages of one operation, are sorted
+// once and wait in a list of their own, of which only the first is in a heap, so that heaps stay small. The next few
+// events are in an array, so that what they need can be loaded into the cache in time.
 class EventQueue {
  public:
-  bool empty() const { return heap_.empty(); }
-  std::size_t size() const { return heap_.size(); }
+  static constexpr std::size_t kAhead = 16;  // events that peek() can see, a power of two
+
+  bool empty() const { return count_ == 0; }
+  std::size_t size() const { return count_ + heap_.size() + in_runs_; }
 
   struct Operands {
     std::uint32_t a = 0;
@@ -49,12 +56,52 @@ class EventQueue {
   };
 
   void push(std::int64_t time, EventKind kind, Operands operands) {
-    heap_.push({time, (next_sequence_++ << 8) | static_cast<std::uint64_t>(kind), operands.a, operands.b});
+    const Event event{time, (next_sequence_++ << 8) | static_cast<std::uint64_t>(kind), operands.a, operands.b};
+    if (collecting_)
+      collected_.push_back(event);
+    else
+      add(event);
   }
-  Event pop() { return heap_.pop(); }
+  // There is one.
+  Event pop() {
+    const Event event = at(0);
+    ++first_;
+    --count_;
+    if (!heap_.empty() || !heads_.empty()) at(count_++) = take();
+    return event;
+  }
+  // The event that pop() returns after `ahead` others, unless earlier ones are scheduled; nullptr if not known.
+  const Event* peek(std::size_t ahead) const { return ahead < count_ ? &near_[(first_ + ahead) % kAhead] : nullptr; }
+
+  // Between these two calls, many events are scheduled and none is taken.
+  void begin_many() { collecting_ = true; }
+  void end_many();
 
  private:
-  Heap<Event> heap_;
+  struct Run {
+    std::vector<Event> events;  // ascending
+    std::size_t next = 0;
+  };
+  struct Head {  // the first event of a run
+    Event event;
+    std::uint32_t run = 0;
+    bool operator<(const Head& other) const { return event < other.event; }
+  };
+
+  Event& at(std::size_t place) { return near_[(first_ + place) % kAhead]; }
+  void add(const Event& event);
+  void add_run();
+  Event take();
+
+  std::array<Event, kAhead> near_{};  // a ring with the first `count_` events; full if there are more
+  std::size_t first_ = 0, count_ = 0;
+  Heap<Event> heap_;  // of the others, those that are in no run
+  Heap<Head> heads_;  // of the runs that have events
+  std::vector<Run> runs_;
+  std::vector<std::uint32_t> free_runs_;
+  std::size_t in_runs_ = 0;  // events
+  std::vector<Event> collected_;
+  bool collecting_ = false;
   std::uint64_t next_sequence_ = 0;
 };
 

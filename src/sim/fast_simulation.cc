@@ -111,6 +111,7 @@ Outcome FastSimulation::run() {
   constexpr std::uint64_t kProgressEvery = 1 << 18;
   while (driver_.running() > 0 && !events_.empty()) {
     const Event event = events_.pop();
+    look_ahead();
     if (event.time > scenario_.limit.count()) break;
     now_ = event.time;
     handle(event);

@@ -14,6 +14,7 @@
 #include "gate/lock_table.h"
 #include "job/phases.h"
 #include "layout/layout.h"
+#include "sched/heaps.h"
 #include "sim/active_faults.h"
 #include "sim/applications.h"
 #include "sim/event_queue.h"
@@ -68,9 +69,9 @@ class FastSimulation final : private Applications::Backend {
     };
     net::InFlight under_way;
     std::uint64_t used_credit = 0;
-    std::uint64_t pulled = 0;                     // bytes that were asked for and have not arrived
-    std::deque<Station::WaitingMessage> waiting;  // not sent yet
-    std::deque<Use> answers_coming;               // of the messages that they answer
+    std::uint64_t pulled = 0;                   // bytes that were asked for and have not arrived
+    RunQueue<Station::WaitingMessage> waiting;  // not sent yet
+    RunQueue<Use> answers_coming;               // of the messages that they answer
   };
 
   // An fsync of a rank at one server.
@@ -126,6 +127,13 @@ class FastSimulation final : private Applications::Backend {
   void handle(const Event& event);
   void schedule(Nanoseconds at, EventKind kind, EventQueue::Operands operands) { events_.push(at, kind, operands); }
   void collect_stuck();
+  // Prefetching (fast_simulation_ahead.cc).
+  void look_ahead() const;
+  const Request* next_finished(std::uint32_t station) const;
+  void expect_station(const Event& event) const;
+  void expect_batch(std::uint32_t station) const;
+  void expect_answer(std::uint32_t station) const;
+  void expect_policy(const Event& event, unsigned step) const;
 
   // Operations of the applications (fast_simulation_clients.cc).
   Nanoseconds now() const override { return now_; }
@@ -136,6 +144,7 @@ class FastSimulation final : private Applications::Backend {
   void phase_ends(std::uint32_t application) override;
   void issue(std::uint32_t application, std::uint32_t rank, const OperationIndex& index) override;
   void split(const ApplicationState& state, const OperationIndex& index, SimulatedOperation& operation);
+  void sum_shares(const SimulatedOperation& operation);
   void group_by_server(SimulatedOperation& operation);
   void one_message_each(SimulatedOperation& operation);
   void send(std::uint32_t slot);

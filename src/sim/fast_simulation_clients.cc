@@ -31,16 +31,9 @@ void FastSimulation::issue(std::uint32_t application, std::uint32_t rank, const 
   operation.file = file_id(application, progress.iteration, spec.file_per_process ? rank : 0);
   split(state, index, operation);
 
-  shares_.clear();
-  for (const ServerMessage& message : operation.messages) {
-    const Bytes bytes(message.bytes);
-    const auto share = std::ranges::find(shares_, message.server, &TargetShare::target);
-    if (share == shares_.end())
-      shares_.push_back({message.server, bytes});
-    else
-      share->bytes += bytes;
-    if (options_.demands) progress.demand[message.server] += bytes;
-  }
+  sum_shares(operation);
+  if (options_.demands)
+    for (const ServerMessage& message : operation.messages) progress.demand[message.server] += Bytes(message.bytes);
   operation.stamp = state.phases[rank].issue(next_operation_++, shares_, TimePoint(Duration(now_)) + state.skew);
   apply(spec.trick, operation.stamp);
   operation.stamp.user = spec.user;
@@ -55,6 +48,20 @@ void FastSimulation::issue(std::uint32_t application, std::uint32_t rank, const 
   send(slot);
   if (scenario_.timeout > Duration::zero())
     schedule(now_ + scenario_.timeout.count(), EventKind::kTimeout, {slot, operation.generation});
+}
+
+// The bytes of the operation on each server, in the order of the messages.
+void FastSimulation::sum_shares(const SimulatedOperation& operation) {
+  shares_.clear();
+  counts_.resize(scenario_.servers.count, 0);  // here: number of a share, plus one
+  for (const ServerMessage& message : operation.messages) {
+    if (counts_[message.server] == 0) {
+      shares_.push_back({message.server, Bytes{}});
+      counts_[message.server] = static_cast<std::uint32_t>(shares_.size());
+    }
+    shares_[counts_[message.server] - 1].bytes += Bytes(message.bytes);
+  }
+  for (const ServerMessage& message : operation.messages) counts_[message.server] = 0;
 }
 
 void FastSimulation::split(const ApplicationState& state, const OperationIndex& index, SimulatedOperation& operation) {
@@ -109,13 +116,15 @@ void FastSimulation::group_by_server(SimulatedOperation& operation) {
 
 void FastSimulation::send(std::uint32_t slot) {
   SimulatedOperation& operation = operations_[slot];
+  events_.begin_many();
   for (std::uint32_t i = 0; i < operation.messages.size(); ++i) {
     RankConnection* const connection = connection_of(operation, operation.messages[i]);
     if (connection != nullptr && (!connection->waiting.empty() || !begin_message(*connection, slot, i)))
-      connection->waiting.push_back({slot, i});
+      connection->waiting.push({slot, i});
     else
       send_message(slot, i);
   }
+  events_.end_many();
 }
 
 // nullptr: the limits of its connection cannot be reached.
@@ -160,7 +169,7 @@ void FastSimulation::answered(std::uint32_t application, std::uint32_t index) {
   --connection.under_way.requests;
   connection.under_way.bytes -= connection.answers_coming.front().bytes;
   connection.used_credit -= connection.answers_coming.front().credit;
-  connection.answers_coming.pop_front();
+  connection.answers_coming.pop();
   while (!connection.waiting.empty()) {
     const Station::WaitingMessage next = connection.waiting.front();
     SimulatedOperation& operation = operations_[next.slot];
@@ -171,7 +180,7 @@ void FastSimulation::answered(std::uint32_t application, std::uint32_t index) {
     } else {
       for (std::uint32_t i = 0, count = message.count; i < count; ++i) drop_request(next.slot);
     }
-    connection.waiting.pop_front();
+    connection.waiting.pop();
   }
 }
 
@@ -302,7 +311,7 @@ void FastSimulation::release_message(const SimulatedOperation& operation, Server
   const std::size_t connection = std::size_t{operation.rank} * scenario_.servers.count + message.server;
   const bool sent = message.payload == ServerMessage::Payload::kSent;
   const bool writes = operation.direction == Direction::kWrite;
-  applications_[operation.application].connections[connection].answers_coming.push_back(
+  applications_[operation.application].connections[connection].answers_coming.push(
       {sent ? message.bytes : 0, sent && writes ? credit_for(message.bytes) : 0});
   schedule(answer, EventKind::kAnswered, {operation.application, static_cast<std::uint32_t>(connection)});
 }

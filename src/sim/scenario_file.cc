@@ -21,7 +21,7 @@ namespace {
 template <typename Value>
 using Names = std::vector<std::pair<std::string, Value>>;
 
-const Names<Pattern> kPatterns = {
+const Names<Pattern> kPatternNames = {
     {"contiguous", Pattern::kContiguous}, {"strided", Pattern::kStrided},  {"interleaved", Pattern::kInterleaved},
     {"tiles-2d", Pattern::kTiles2d},      {"tiles-3d", Pattern::kTiles3d}, {"vector", Pattern::kVector},
     {"random", Pattern::kRandom}};
@@ -170,7 +170,7 @@ Application read_application(Section section, Prng& chance, const Scenario& scen
   result.outstanding = static_cast<unsigned>(section.integer("outstanding", 1, {1, 1 << 20}));
   result.variation = section.number("variation", 0, {0, 1});
   result.direction = choose(section, "direction", "read", kDirections);
-  result.pattern = choose(section, "pattern", "contiguous", kPatterns);
+  result.pattern = choose(section, "pattern", "contiguous", kPatternNames);
   result.barrier = choose(section, "barrier", "phase", kBarriers);
   result.sync = section.boolean("sync", false);
   result.file_per_process = section.boolean("file_per_process", false);

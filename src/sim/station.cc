@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "base/prefetch.h"
+
 namespace tutti::sim {
 
 std::uint32_t Station::begin(const Batch& batch, Nanoseconds now) {
@@ -37,6 +39,19 @@ const Station::BatchInFlight& Station::finish(std::uint32_t number, Nanoseconds 
   if (!batch.aside) --in_flight_;
   if (batch.ahead) --ahead_;
   return batch;
+}
+
+void Station::expect() const {
+  prefetch_bytes(&write_memory, 3 * sizeof(net::Budget));
+  const auto* begin = reinterpret_cast<const char*>(&thread_free);
+  prefetch_bytes(begin, static_cast<std::size_t>(reinterpret_cast<const char*>(this + 1) - begin));
+}
+
+void Station::expect_content() const {
+  device_.expect();
+  prefetch_line(policy_.get());
+  prefetch_line(batches_.data());
+  prefetch_line(free_.data());
 }
 
 }  // namespace tutti::sim

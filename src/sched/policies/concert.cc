@@ -20,6 +20,7 @@
 #include <cassert>
 #include <tuple>
 
+#include "base/prefetch.h"
 #include "sched/announcements.h"
 #include "sched/heaps.h"
 #include "sched/phase_queue.h"
@@ -84,17 +85,39 @@ class Concert final : public QueuedPolicy {
         sweeps_(options.text("order") == "offset"),
         slack_(options.duration("slack")),
         phases_continue_(options.bytes("seek") > Bytes{}),
-        accounts_(options.text("account") == "user"),
         share_(share_of(options)),
         unknown_(store_, accounts_,
                  {.wait = options.duration("wait"),
                   .gain = 1 + static_cast<double>(options.integer("gain")) / 100,
                   .slack = slack_,
-                  .share = share_of(options)}) {}
+                  .share = share_of(options)}),
+        accounts_(options.text("account") == "user") {}
 
  private:
   static OldestShare::Options share_of(const OptionValues& options) {
     return {.stretch = options.integer("stretch"), .run = options.bytes("run"), .seek = options.bytes("seek")};
+  }
+
+  void prefetch(const Request* arriving, unsigned step) const override {
+    if (step == 0) {
+      const auto* begin = reinterpret_cast<const char*>(this);
+      prefetch_bytes(begin, static_cast<std::size_t>(reinterpret_cast<const char*>(&unknown_) - begin));
+      unknown_.expect_object();
+      accounts_.expect();
+      if (!arriving) return;
+      accounts_.expect_hint(arriving->stamp);
+      accuracy_.expect(arriving->stamp);
+    } else if (step == 1) {
+      store_.expect_tables(arriving);
+      if (arriving) accounts_.expect_account(arriving->stamp);
+      unknown_.expect();
+      known_.expect();
+      oldest_.expect();
+      turns_.expect();
+    } else {
+      if (arriving) store_.expect(store_.free_slot());
+      unknown_.expect_front();
+    }
   }
 
   void enqueue(Slot slot) override {
@@ -248,8 +271,6 @@ class Concert final : public QueuedPolicy {
   const Duration slack_;
   const bool phases_continue_;
   ContinuedService continued_;
-  AnnouncementAccuracy accuracy_;
-  ServiceAccounts accounts_;
   Pool<PhaseKey, PhaseQueue> phases_;
   IndexedHeap<Rank> known_;                     // phases that have requests
   LazyHeap<std::int64_t, std::int64_t> turns_;  // of known phases, not taken yet: issue time and cost
@@ -259,6 +280,9 @@ class Concert final : public QueuedPolicy {
   IndexedHeap<Rank> oldest_;  // the same phases as in known_, with `left` 0: by their start
   OldestShare share_;         // of the known phases
   UnknownPhases unknown_;
+  // Large, and therefore last: what most calls need is close together.
+  ServiceAccounts accounts_;
+  AnnouncementAccuracy accuracy_;
 };
 
 // Of phases of unknown size, and of what applications had.
