@@ -26,6 +26,10 @@ tutti_install_library(agios_shared agios tutti-agios "The scheduler of Tutti wit
 if(TUTTI_MPI_LIBRARIES)
   install(TARGETS ${TUTTI_MPI_LIBRARIES} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
+# The programs of `tutti lab run resonant-demo --live`, which looks for them beside itself.
+if(TUTTI_MPI_PROGRAMS)
+  install(TARGETS ${TUTTI_MPI_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 
 install(DIRECTORY include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES apps/agios/agios.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

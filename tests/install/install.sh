@@ -20,6 +20,10 @@ for path in bin/tutti lib/libtutti.so.0 lib/libtutti_client.so.0 lib/libtutti_ga
 done
 for mpi in openmpi mpich; do
   [ ! -e "$build/lib/libtutti-mpi-$mpi.so" ] || [ -e "$tree/lib/libtutti-mpi-$mpi.so" ] || fail "libtutti-mpi-$mpi.so is not installed"
+  program=bin/tutti-mpi-patterns-$mpi
+  [ -e "$build/$program" ] || continue
+  [ -x "$tree/$program" ] || fail "$program is not installed"
+  ! ldd "$tree/$program" | grep -e 'not found' -e "$build" || fail "$program needs libraries that are not installed"
 done
 for unit in node gate; do
   grep -q "^ExecStart=$tree/bin/tutti $unit " "$tree/lib/systemd/system/tutti-$unit.service" || fail "the unit of the $unit"
