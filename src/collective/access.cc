@@ -10,7 +10,6 @@ namespace tutti::collective {
 namespace {
 
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
-constexpr std::uint64_t kMostExtents = std::uint64_t{1} << 31;
 
 bool empty(const Run& run) {
   return run.length == 0 || run.count == 0;

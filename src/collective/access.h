@@ -43,6 +43,8 @@ static_assert(std::is_trivially_copyable_v<Run> && sizeof(Run) == 32);
 AccessList compress(std::span<const Extent> extents);
 std::vector<Extent> expand(const AccessList& list);
 
+constexpr std::uint64_t kMostExtents = std::uint64_t{1} << 31;  // of a list
+
 // kInvalid: a range is beyond 2^63, or a list has more than 2^31 extents or 2^63 bytes. The message names the run.
 Result<void> check(const AccessList& list);
 

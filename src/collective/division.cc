@@ -22,18 +22,23 @@ std::uint64_t quotient_up(std::uint64_t value, std::uint64_t divisor) {
   return value / divisor + (value % divisor != 0 ? 1 : 0);
 }
 
-// True if no run is empty and the extents ascend without overlap, which is usual.
-bool usable_as_it_is(std::span<const Run> list, PreparedLists::Range& range) {
+// True if the list passes check(), no run is empty and the extents ascend without overlap, which is usual. One pass:
+// lists of many ranks are larger than the processor's caches.
+bool usable_as_it_is(const AccessList& list, PreparedLists::Range& range) {
   range = {.begin = list.empty() ? 0 : list.front().offset};
-  bool fine = true;
   for (const Run& run : list) {
-    fine = fine && run.length > 0 && run.count > 0 && run.offset >= range.end &&
-           (run.count == 1 || run.stride >= run.length);
-    range.end = run.at(run.count - 1).end();
+    if (run.length == 0 || run.count == 0 || run.offset < range.end) return false;
+    if (run.offset > kFileEnd || run.length > kFileEnd - run.offset) return false;
+    std::uint64_t last = run.offset;
+    if (run.count > 1) {
+      if (run.stride < run.length || run.stride > (kFileEnd - run.offset - run.length) / (run.count - 1)) return false;
+      last += run.stride * (run.count - 1);
+    }
+    range.end = last + run.length;
     range.bytes += run.length * run.count;
     range.extents += run.count;
   }
-  return fine;
+  return range.extents <= kMostExtents;
 }
 
 }  // namespace
@@ -43,16 +48,16 @@ Result<PreparedLists> prepare(std::span<const AccessList> lists, Direction direc
   prepared.lists.reserve(lists.size());
   for (std::size_t rank = 0; rank < lists.size(); ++rank) {
     const AccessList& list = lists[rank];
-    if (auto checked = check(list); !checked)
-      return fail(checked.error().code, fmt::format("access list of rank {}: {}", rank, checked.error().message));
     PreparedLists::Range range;
     if (usable_as_it_is(list, range)) {
       prepared.lists.emplace_back(list);
     } else {
-      const std::uint64_t bytes = range.bytes;
+      if (auto checked = check(list); !checked)
+        return fail(checked.error().code, fmt::format("access list of rank {}: {}", rank, checked.error().message));
+      const std::uint64_t bytes = bytes_of(list);
       prepared.copies.push_back(sorted(list));
       prepared.lists.emplace_back(prepared.copies.back());
-      usable_as_it_is(prepared.lists.back(), range);
+      usable_as_it_is(prepared.copies.back(), range);
       if (direction == Direction::kWrite && range.bytes != bytes)
         return fail(ErrorCode::kInvalid,
                     fmt::format("access list of rank {}: its extents overlap; a write may have each byte once", rank));
@@ -82,15 +87,6 @@ Stripes::Stripes(const Layout& layout)
     const auto found = std::lower_bound(targets_.begin(), targets_.end(), target);
     number_.push_back(static_cast<std::uint32_t>(found - targets_.begin()));
   }
-}
-
-Stripes::Stripe Stripes::at(std::uint64_t offset) const {
-  if (targets_.size() == 1) return {0, kFileEnd};
-  const std::uint64_t stripe = size_.quotient(offset);
-  std::uint64_t object = count_.remainder(stripe);
-  if (objects_end_) object += rows_.quotient(count_.quotient(stripe)) * count_.divisor();
-  if (object >= number_.size()) object %= number_.size();
-  return {number_[object], (stripe + 1) * size_.divisor()};
 }
 
 FileDomains::FileDomains(const PreparedLists& lists, const Options& options) : begin_(lists.begin) {
@@ -173,9 +169,10 @@ void TargetAgents::choose_agents(const PreparedLists& lists) {
         count(part_.quotient(extent.offset - begin_ - share.window * window_.divisor()), extent.length);
       });
     } else {
+      Part part;
       stripes_.each_target_run(lists.lists[rank], [&](std::uint32_t target, const Run& run) {
-        each_slot_run(target, run, [&](std::size_t number, std::uint64_t, const Run& part) {
-          count(number, part.length * part.count);
+        each_slot_run(target, run, part, [&](std::size_t number, std::uint64_t, const Run& piece) {
+          count(number, piece.length * piece.count);
         });
       });
     }

@@ -19,6 +19,7 @@ namespace tutti::collective {
 struct Choice {
   PlanKind kind = PlanKind::kIndependent;  // never kPaper, kAuto
   ReadForm read_form = ReadForm::kExchange;
+  bool ordered = false;  // kIndependent: ranks begin one after the other (RankPlan::start)
 };
 
 struct PlanContext {
@@ -116,6 +117,9 @@ class FileDomains {
   std::uint64_t windows_ = 0;
 };
 
+// Options::agents_per_target, with the default filled in.
+std::uint32_t agents_per_target(const Options& options, std::size_t ranks, std::size_t targets);
+
 // The agents of targets. A target has `agents` agents; each requests one part of every window, by ascending offset.
 class TargetAgents {
  public:
@@ -133,9 +137,22 @@ class TargetAgents {
 
  private:
   std::size_t slot(std::uint64_t part, std::uint32_t target) const { return part * stripes_.targets().size() + target; }
+  // One part of one window, kept between calls: neighbouring extents are mostly in the same, and divisions are slow.
+  struct Part {
+    std::uint64_t begin = 0, end = 0;  // in the file
+    std::uint64_t window = 0, number = 0;
+  };
+  void find(Part& part, std::uint64_t offset) const {
+    if (offset >= part.begin && offset < part.end) return;
+    part.window = window_.quotient(offset - begin_);
+    const std::uint64_t start = begin_ + part.window * window_.divisor();
+    part.number = part_.quotient(offset - start);
+    part.begin = start + part.number * part_.divisor();
+    part.end = part.begin + part_.divisor();
+  }
   // Calls visit(slot, window, run) for a run on one target, cut at the ends of parts.
   template <typename Visit>
-  void each_slot_run(std::uint32_t target, const Run& run, Visit&& visit) const;
+  void each_slot_run(std::uint32_t target, const Run& run, Part& part, Visit&& visit) const;
   void set_windows(const PreparedLists& lists, const Layout& layout, const Options& options);
   void choose_agents(const PreparedLists& lists);
 
@@ -169,6 +186,16 @@ void each_share(std::span<const Run> list, const Division& division, Visit&& vis
       from = to;
     }
   });
+}
+
+// In the header: it is called for every extent.
+inline Stripes::Stripe Stripes::at(std::uint64_t offset) const {
+  if (targets_.size() == 1) return {0, std::uint64_t{1} << 63};
+  const std::uint64_t stripe = size_.quotient(offset);
+  std::uint64_t object = count_.remainder(stripe);
+  if (objects_end_) object += rows_.quotient(count_.quotient(stripe)) * count_.divisor();
+  if (object >= number_.size()) object %= number_.size();
+  return {number_[object], (stripe + 1) * size_.divisor()};
 }
 
 template <typename Visit>
@@ -213,15 +240,13 @@ void FileDomains::each_owned(std::span<const Run> list, Rank rank, Visit&& visit
 }
 
 template <typename Visit>
-void TargetAgents::each_slot_run(std::uint32_t target, const Run& run, Visit&& visit) const {
+void TargetAgents::each_slot_run(std::uint32_t target, const Run& run, Part& part, Visit&& visit) const {
   for (std::uint64_t i = 0; i < run.count;) {
     const std::uint64_t offset = run.at(i).offset;
-    const std::uint64_t window = window_.quotient(offset - begin_);
-    const std::uint64_t start = begin_ + window * window_.divisor();
-    const std::uint64_t part = part_.quotient(offset - start);
-    const std::uint64_t room = start + (part + 1) * part_.divisor() - offset;
+    find(part, offset);
+    const std::uint64_t room = part.end - offset;
     const std::uint64_t count = run.count - i == 1 ? 1 : std::min(run.count - i, (room + run.stride - 1) / run.stride);
-    visit(slot(part, target), window, Run{offset, run.length, run.stride, count});
+    visit(slot(part.number, target), part.window, Run{offset, run.length, run.stride, count});
     i += count;
   }
 }
@@ -239,11 +264,12 @@ void TargetAgents::each_owned(std::span<const Run> list, Rank rank, Visit&& visi
   };
   std::vector<bool> any(stripes_.targets().size());
   for (std::uint32_t target = 0; target < any.size(); ++target) any[target] = owned(target);
+  Part part;
   stripes_.each_target_run(list, [&](std::uint32_t target, const Run& run) {
     if (!any[target]) return;
-    each_slot_run(target, run, [&](std::size_t number, std::uint64_t window, const Run& part) {
+    each_slot_run(target, run, part, [&](std::size_t number, std::uint64_t window, const Run& piece) {
       if (owner_[number] != rank) return;
-      for (std::uint64_t i = 0; i < part.count; ++i) visit(part.at(i), window);
+      for (std::uint64_t i = 0; i < piece.count; ++i) visit(piece.at(i), window);
     });
   });
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses a plan by its estimated time, for PlanKind::kAuto. Internal.
+// Estimates the times of plans, for PlanKind::kAuto. Internal.
 #pragma once
+
+#include <vector>
 
 #include "collective/division.h"
 
@@ -14,7 +16,12 @@ struct EstimateInput {
   bool interleaved;  // the non-overlap condition does not hold
 };
 
-// The choice depends on the input only, so all ranks make the same.
-Choice cheapest(const EstimateInput& input);
+struct Candidate {
+  Choice choice{};
+  double seconds = 0;
+};
+
+// The plans that kAuto chooses from, the fastest first. They depend on the input only, so all ranks have the same.
+std::vector<Candidate> candidates(const EstimateInput& input);
 
 }  // namespace tutti::collective

@@ -42,6 +42,19 @@ std::vector<std::uint32_t> targets_of(std::span<const Run> list, const Stripes& 
   return found;
 }
 
+// As own_data_plan() makes it, but for extents that adjoin.
+AccessList first_request(std::span<const Run> list, std::uint64_t row, std::uint64_t list_io) {
+  AccessList result;
+  for (Run run : list) {
+    if (list_io == 0 || (run.length >= row && !result.empty())) break;
+    run.count = run.length >= row ? 1 : std::min(run.count, list_io);
+    list_io -= run.count;
+    result.push_back(run);
+    if (run.length >= row) break;
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<Turn> chains(const PreparedLists& lists, const Layout& layout, const PlanContext& context) {
@@ -76,14 +89,39 @@ std::vector<Turn> chains(const PreparedLists& lists, const Layout& layout, const
   return turns;
 }
 
+std::vector<Duration> starts(const PreparedLists& lists, const Layout& layout, const PlanContext& context) {
+  if (!context.choice.ordered) return {};
+  const Stripes stripes(layout);
+  std::vector<Rank> order(lists.ranks());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto before = [&](Rank a, Rank b) { return lists.ranges[a].begin < lists.ranges[b].begin; };
+  std::stable_sort(order.begin(), order.end(), before);
+  std::vector<double> busy(stripes.targets().size(), 0);  // seconds, until the target has served the ranks so far
+  std::vector<Duration> result(lists.ranks());
+  for (const Rank rank : order) {
+    std::vector<std::pair<std::uint32_t, double>> parts;  // of the first request: target, seconds
+    for (const Run& run : first_request(lists.lists[rank], stripes.row(), context.options.list_io))
+      stripes.each_target_run({&run, 1}, [&](std::uint32_t target, const Run& part) {
+        const double bytes = static_cast<double>(part.length) * static_cast<double>(part.count);
+        parts.emplace_back(target, bytes / context.options.device.bandwidth);
+      });
+    double start = 0;
+    for (const auto& [target, time] : parts) start = std::max(start, busy[target]);
+    for (const auto& [target, time] : parts) busy[target] = std::max(busy[target], start) + time;
+    result[rank] = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(start));
+  }
+  return result;
+}
+
 RankPlan own_data_plan(const PreparedLists& lists, std::uint64_t row, const PlanContext& context,
-                       const std::vector<Turn>& turns, Rank rank) {
+                       const std::vector<Turn>& turns, const std::vector<Duration>& begins, Rank rank) {
   RankPlan plan;
   plan.kind = context.choice.kind;
   plan.nonblocking = context.options.nonblocking;
   plan.in_flight = context.options.in_flight;
   plan.rounds = lists.empty() ? 0 : 1;
   if (!turns.empty()) plan.turn = turns[rank];
+  if (!begins.empty()) plan.start = begins[rank];
   std::vector<Extent> extents;
   each_extent(lists.lists[rank], [&](const Extent& extent) {
     if (!extents.empty() && extents.back().end() == extent.offset)

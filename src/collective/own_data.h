@@ -14,9 +14,13 @@ namespace tutti::collective {
 // ascending rank, waits for rank number i - n: n ranks request at a time.
 std::vector<Turn> chains(const PreparedLists& lists, const Layout& layout, const PlanContext& context);
 
+// RankPlan::start of all ranks: a rank begins when its targets have served the first requests of the ranks before it in
+// the file. No entries if ranks begin at once.
+std::vector<Duration> starts(const PreparedLists& lists, const Layout& layout, const PlanContext& context);
+
 // An extent of at least `row` bytes, a row of stripes, is a request of its own: it keeps all targets busy, and a longer
 // list would mix with those of other ranks.
 RankPlan own_data_plan(const PreparedLists& lists, std::uint64_t row, const PlanContext& context,
-                       const std::vector<Turn>& turns, Rank rank);
+                       const std::vector<Turn>& turns, const std::vector<Duration>& begins, Rank rank);
 
 }  // namespace tutti::collective

@@ -50,7 +50,8 @@ bool interleaved(const PreparedLists& lists) {
 
 Choice choose(const PreparedLists& lists, Direction direction, const Layout& layout, const Options& options) {
   Choice choice{options.kind, direction == Direction::kRead ? options.read_form : ReadForm::kExchange};
-  if (options.kind == PlanKind::kAuto) choice = cheapest({lists, direction, layout, options, interleaved(lists)});
+  if (options.kind == PlanKind::kAuto)
+    choice = candidates({lists, direction, layout, options, interleaved(lists)}).front().choice;
   if (choice.kind == PlanKind::kPaper) choice.kind = interleaved(lists) ? PlanKind::kResonant : PlanKind::kTimed;
   if (choice.kind == PlanKind::kTwoPhase) {
     choice.read_form = ReadForm::kExchange;
@@ -134,6 +135,17 @@ bool non_overlap_condition(const Collective& collective) {
   return prepared && !interleaved(*prepared);
 }
 
+Result<std::vector<Estimate>> estimate(const Collective& collective, const Layout& layout, const Options& options) {
+  auto input = read_input(collective, layout, options);
+  if (!input) return Failure(input.error());
+  std::vector<Estimate> result;
+  if (input->lists.empty()) return result;
+  const PreparedLists& lists = input->lists;
+  for (const Candidate& each : candidates({lists, collective.direction, layout, options, interleaved(lists)}))
+    result.push_back({each.choice.kind, each.seconds});
+  return result;
+}
+
 Result<RankPlan> plan_rank(const Collective& collective, const Layout& layout, const Options& options, Rank rank) {
   if (rank >= collective.lists.size())
     return fail(ErrorCode::kInvalid, fmt::format("rank {}: there are {} access lists", rank, collective.lists.size()));
@@ -146,7 +158,8 @@ Result<RankPlan> plan_rank(const Collective& collective, const Layout& layout, c
     case PlanKind::kResonant:
       return assemble_one(input->lists, TargetAgents(input->lists, layout, options), context, rank);
     default:
-      return own_data_plan(input->lists, Stripes(layout).row(), context, chains(input->lists, layout, context), rank);
+      return own_data_plan(input->lists, Stripes(layout).row(), context, chains(input->lists, layout, context),
+                           starts(input->lists, layout, context), rank);
   }
 }
 
@@ -161,10 +174,11 @@ Result<std::vector<RankPlan>> plan_all(const Collective& collective, const Layou
       return assemble_all(input->lists, TargetAgents(input->lists, layout, options), context);
     default: {
       const auto turns = chains(input->lists, layout, context);
+      const auto begins = starts(input->lists, layout, context);
       const std::uint64_t row = Stripes(layout).row();
       std::vector<RankPlan> plans;
       for (Rank rank = 0; rank < collective.lists.size(); ++rank)
-        plans.push_back(own_data_plan(input->lists, row, context, turns, rank));
+        plans.push_back(own_data_plan(input->lists, row, context, turns, begins, rank));
       return plans;
     }
   }

@@ -84,6 +84,9 @@ struct Options {
   // True: a rank passes its turn on, or enters the barrier of direct reads, when it has issued its first `in_flight`
   // requests. False: when all its requests have completed, as in the paper's implementation (section 4).
   bool nonblocking = true;
+  // For kAuto. True: with kIndependent the caller lets ranks go on to the next call without waiting for each other, and
+  // heeds RankPlan::start in the first call. False: ranks begin every call together.
+  bool free_running = false;
   // Most requests that a rank has under way. With more than one, a target may get requests in another order.
   std::uint32_t in_flight = 1;
   std::uint32_t list_io = 64;           // most extents in one request
@@ -146,6 +149,9 @@ struct RankPlan {
   std::uint32_t in_flight = 1;  // most requests of this rank under way
   std::uint32_t rounds = 0;     // the same on all ranks; 0: no rank has data
   Turn turn{};
+  // With Options::free_running: the rank waits this long after the lists were gathered, before its first request, so
+  // that every target gets the first requests of all ranks in the order of the file.
+  Duration start{};
   std::vector<IoRequest> requests;  // within a round by ascending offset
   std::vector<IoRequest> direct;    // ReadForm::kDirect only
   std::vector<Exchange> sends;      // within a round by ascending peer
@@ -164,6 +170,14 @@ Result<RankPlan> plan_rank(const Collective& collective, const Layout& layout, c
 
 // The parts of all ranks.
 Result<std::vector<RankPlan>> plan_all(const Collective& collective, const Layout& layout, const Options& options);
+
+struct Estimate {
+  PlanKind kind = PlanKind::kIndependent;
+  double seconds = 0;
+};
+// The plans that kAuto chooses from, the fastest first; with Options::free_running, kTwoPhase of ranks that are not
+// interleaved means kIndependent with ranks that begin together. Empty: no rank has data. Errors as plan_rank().
+Result<std::vector<Estimate>> estimate(const Collective& collective, const Layout& layout, const Options& options);
 
 // True if the bytes of rank i are all before those of rank i + 1, ranks without data left out (section 3.4).
 bool non_overlap_condition(const Collective& collective);

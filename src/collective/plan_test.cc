@@ -7,6 +7,7 @@
 
 #include "base/prng.h"
 #include "base/testing.h"
+#include "collective/measured_choice.h"
 
 namespace tutti::collective {
 namespace {
@@ -197,6 +198,38 @@ TEST(Plans, WithoutDataHaveNoRounds) {
     EXPECT_EQ(plans[1].rounds, 0u);
     EXPECT_TRUE(plans[1].requests.empty());
   }
+}
+
+// Ranks that do not wait for each other stay in the order in which they begin, if requests are long enough.
+TEST(Auto, BeginsInTheOrderOfTheFile) {
+  const auto plans_of = [](std::uint64_t size, Direction direction) {
+    Collective collective = in_rank_order(4, size);
+    collective.direction = direction;
+    return plan(collective, Layout::round_robin(64_KiB, 4), {.kind = PlanKind::kAuto, .free_running = true});
+  };
+  const auto large = plans_of(1024 * kKiB, Direction::kRead);
+  for (Rank rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(large[rank].kind, PlanKind::kIndependent);
+    const double expected = rank * 256.0 * kKiB / DeviceProfile::disk().bandwidth;
+    EXPECT_NEAR(std::chrono::duration<double>(large[rank].start).count(), expected, 1e-6);
+  }
+  EXPECT_EQ(plans_of(32 * kKiB, Direction::kWrite)[0].kind, PlanKind::kIndependent);
+  EXPECT_EQ(plans_of(16 * kKiB, Direction::kWrite)[0].kind, PlanKind::kResonant) << "messages vary by more";
+}
+
+TEST(MeasuredChoice, TriesPlansOfNearlyEqualEstimateAndKeepsTheFastest) {
+  const std::vector<Estimate> near = {{PlanKind::kTwoPhase, 1.0}, {PlanKind::kResonant, 1.2}, {PlanKind::kTimed, 2.0}};
+  MeasuredChoice choice;
+  std::vector<PlanKind> kinds;
+  for (int i = 0; i < 30; ++i) {
+    kinds.push_back(choice.choose(near));
+    choice.measured(kinds.back(), kinds.back() == PlanKind::kResonant ? 1.0 : 1.1, 100);
+  }
+  EXPECT_EQ(kinds.front(), PlanKind::kTwoPhase);
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), PlanKind::kTwoPhase), 5) << "four that count, and the first";
+  EXPECT_EQ(kinds.back(), PlanKind::kResonant);
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), PlanKind::kTimed), 0);
+  EXPECT_EQ(choice.choose({{PlanKind::kIndependent, 1.0}}), PlanKind::kIndependent);
 }
 
 TEST(Plans, OfSparseFilesHaveRoundsOnlyWhereThereIsData) {

@@ -2,6 +2,7 @@
 #include "lab/collective_patterns.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -23,6 +24,22 @@ constexpr Duration kCallCost = 4ms;
 
 // The first seed of measure_cells(). The figures of the models were chosen with smaller seeds.
 constexpr std::uint64_t kCollectiveSeed = 6001;
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// More seeds are run until the standard error of the mean is below this share of it, up to this many.
+constexpr double kStandardError = 0.004;
+constexpr unsigned kMostSeeds = 80;
+
+bool uncertain(const std::vector<double>& values, unsigned seeds) {
+  if (seeds == 1 || values.size() >= kMostSeeds) return false;
+  const double middle = mean(values), count = static_cast<double>(values.size());
+  double squares = 0;
+  for (const double value : values) squares += (value - middle) * (value - middle);
+  return std::sqrt(squares / (count - 1) / count) > kStandardError * middle;
+}
 
 unsigned calls_for(const PatternSize& size, std::uint64_t bytes_per_call) {
   return static_cast<unsigned>(std::max<std::uint64_t>(1, size.most_bytes / bytes_per_call));
@@ -147,20 +164,20 @@ CollectiveMethod paper_method() {
 
 Result<std::vector<double>> measure_cells(const std::vector<CollectiveCell>& cells, unsigned seeds,
                                           std::vector<std::string>* chosen) {
-  std::vector<std::vector<double>> values(cells.size(), std::vector<double>(seeds));
+  std::vector<std::vector<double>> values(cells.size());
   std::vector<std::string> plans(cells.size());
   std::vector<std::optional<Error>> errors(cells.size());
   std::vector<std::function<void()>> tasks;
   for (std::size_t i = 0; i < cells.size(); ++i)
     tasks.push_back([&, i] {
-      for (unsigned seed = 0; seed < seeds && !errors[i]; ++seed) {
+      for (unsigned seed = 0; seed < seeds || uncertain(values[i], seeds); ++seed) {
         const auto times =
             run_programs(cells[i].figures, cells[i].programs, kCollectiveSeed + seed, cells[i].until_first);
         if (!times) {
           errors[i] = times.error();
           return;
         }
-        values[i][seed] = times->front().megabytes_per_second();
+        values[i].push_back(times->front().megabytes_per_second());
         plans[i] = name_of(times->front().kinds[std::min<std::size_t>(1, times->front().kinds.size() - 1)]);
       }
     });
@@ -168,7 +185,7 @@ Result<std::vector<double>> measure_cells(const std::vector<CollectiveCell>& cel
   std::vector<double> means;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (errors[i]) return Failure(*errors[i]);
-    means.push_back(std::accumulate(values[i].begin(), values[i].end(), 0.0) / seeds);
+    means.push_back(mean(values[i]));
   }
   if (chosen != nullptr) *chosen = plans;
   return means;
@@ -190,6 +207,7 @@ Claim fitted(std::string id, std::string what, std::string unit, double paper, d
 CollectiveMethod full_design(PlanKind kind, const ClusterFigures& figures) {
   CollectiveMethod method{.collective = true, .options = {.kind = kind}};
   method.options.device = profile_of(figures);
+  method.options.free_running = true;
   return method;
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "collective/measured_choice.h"
+
 namespace tutti::lab {
 namespace {
 
@@ -16,7 +18,7 @@ using collective::PlanKind;
 using collective::RankPlan;
 using collective::ReadForm;
 
-constexpr unsigned kLag = 8;         // calls
+constexpr unsigned kLag = 8;         // calls, at least
 constexpr std::size_t kFewRuns = 4;  // lists of this length are gathered in one step, longer ones in two
 
 // Calls `done` when it was called `count` times.
@@ -99,6 +101,20 @@ class CallRun {
   const RankPlan& plan(std::size_t rank) const { return plans_[rank]; }
   const collective::AccessList& list(std::size_t rank) const { return collective_.lists[rank]; }
   PlanKind kind() const { return plans_.front().kind; }
+
+  // Measures the call: from the first rank's begin to the last rank's end.
+  void rank_began(sim::Nanoseconds now) { begin_ = std::min(begin_, now); }
+  void rank_ended(sim::Nanoseconds now) {
+    end_ = now;
+    ++ended_;
+  }
+  bool ended() const { return ended_ == plans_.size(); }
+  double seconds() const { return static_cast<double>(end_ - begin_) / 1e9; }
+  double bytes() const {
+    double sum = 0;
+    for (const auto& list : collective_.lists) sum += static_cast<double>(collective::bytes_of(list));
+    return sum;
+  }
 
   // Exchanges the access lists. Must be called once by every rank.
   void gather(std::size_t rank, unsigned steps, Task next) {
@@ -261,15 +277,24 @@ class CallRun {
   std::vector<RankPlan> plans_;
   std::vector<RankState> ranks_;
   std::vector<std::unique_ptr<Barrier>> barriers_;
+  sim::Nanoseconds begin_ = std::numeric_limits<sim::Nanoseconds>::max();
+  sim::Nanoseconds end_ = 0;
+  std::size_t ended_ = 0;
 };
 
 class ProgramRun {
  public:
   ProgramRun(CollectiveCluster& cluster, const ProgramOnCluster& spec, std::size_t first_rank, FileId file)
-      : cluster_(cluster), spec_(spec), first_rank_(first_rank), file_{file, spec.layout} {}
+      : cluster_(cluster),
+        spec_(spec),
+        first_rank_(first_rank),
+        file_{file, spec.layout},
+        open_(cluster, spec.program.ranks, first_rank) {}
 
+  // All programs open their file collectively: no rank goes on before all others have begun.
   void start() {
-    for (std::size_t rank = 0; rank < spec_.program.ranks; ++rank) begin_call(rank, 0);
+    for (std::size_t rank = 0; rank < spec_.program.ranks; ++rank)
+      open_.enter(rank, 0, [this, rank] { begin_call(rank, 0); });
   }
 
   bool ended() const { return ended_ == spec_.program.ranks || error_; }
@@ -293,11 +318,7 @@ class ProgramRun {
       options.nonblocking = false;
       options.list_io = 1;
     }
-    if (options.kind == PlanKind::kAuto) {
-      const auto chosen = collective::plan_rank(collective, spec_.layout, options, 0);
-      choices_.push_back(chosen ? chosen->kind : PlanKind::kIndependent);
-      if (independent(number)) options.kind = PlanKind::kIndependent;
-    }
+    if (options.kind == PlanKind::kAuto) choose(collective, options, number);
     auto plans = collective::plan_all(collective, spec_.layout, options);
     if (!plans) {
       error_ = plans.error();
@@ -306,6 +327,19 @@ class ProgramRun {
     calls_.push_back(std::make_unique<CallRun>(cluster_, file_, first_rank_, std::move(collective), std::move(*plans)));
     time_.kinds.push_back(calls_.back()->kind());
     return calls_.back().get();
+  }
+
+  // The times of calls travel with the lists, so those of the last but one are known to all ranks.
+  void choose(const Collective& collective, collective::Options& options, unsigned number) {
+    if (number > 1 && calls_[number - 2]->ended())
+      measured_.measured(choices_[number - 2], calls_[number - 2]->seconds(), calls_[number - 2]->bytes());
+    auto estimates = collective::estimate(collective, spec_.layout, options);
+    const auto alone = [](const collective::Estimate& each) { return each.kind == PlanKind::kIndependent; };
+    const bool together = estimates && !estimates->empty() && !alone(estimates->front());
+    if (together) std::erase_if(*estimates, alone);  // the time of a single call of free-running ranks says little
+    choices_.push_back(together ? measured_.choose(*estimates) : PlanKind::kIndependent);
+    const bool first = number == 0 && choices_[0] == PlanKind::kIndependent;  // has RankPlan::start
+    if (!first) options.kind = independent(number) ? PlanKind::kIndependent : choices_[number];
   }
 
   unsigned gather_steps(const CallRun& call, std::size_t rank) const {
@@ -324,6 +358,7 @@ class ProgramRun {
     CallRun* const run = call(number);
     if (run == nullptr) return;
     sim::Simulator& simulator = cluster_.simulator();
+    run->rank_began(simulator.now());
     const Duration cost = spec_.method.collective ? spec_.method.call_cost : Duration::zero();
     simulator.at(simulator.now() + cost.count(), [this, run, rank, number] { execute(*run, rank, number); });
   }
@@ -331,16 +366,22 @@ class ProgramRun {
   void execute(CallRun& run, std::size_t rank, unsigned number) {
     const Task done = [this, rank, number] { end_call(rank, number); };
     if (!independent(number))
-      return run.gather(rank, gather_steps(run, rank), [&run, rank, done] { run.execute(rank, done); });
+      return run.gather(rank, gather_steps(run, rank), [this, &run, rank, done] {
+        sim::Simulator& simulator = cluster_.simulator();
+        simulator.at(simulator.now() + run.plan(rank).start.count(), [&run, rank, done] { run.execute(rank, done); });
+      });
     calls_[reference(number)]->after_gather(rank, [this, &run, rank, done] {
       run.gather(rank, gather_steps(run, rank), [] {});
       run.execute(rank, done);
     });
   }
 
-  // The choice of auto for a call is made from the lists of a call shortly before it, which all ranks have. If that
-  // choice is independent, ranks need not wait for the lists of this call; they are gathered in the background.
-  static unsigned reference(unsigned number) { return number > kLag ? number - kLag : 0; }
+  // If auto chose independent for an earlier call, ranks need not wait for the lists of this call; they are gathered in
+  // the background. The earlier call is half of all calls before this one: the longer a pattern has lasted, the
+  // further ranks may drift apart, as they do without collective calls.
+  static unsigned reference(unsigned number) {
+    return number > 2 * kLag ? number / 2 : number > kLag ? number - kLag : 0;
+  }
   bool independent(unsigned number) const {
     return spec_.method.collective && spec_.method.options.kind == PlanKind::kAuto && number > 0 &&
            choices_[reference(number)] == PlanKind::kIndependent;
@@ -349,6 +390,7 @@ class ProgramRun {
   void end_call(std::size_t rank, unsigned number) {
     time_.bytes += static_cast<double>(collective::bytes_of(calls_[number]->list(rank)));
     sim::Simulator& simulator = cluster_.simulator();
+    calls_[number]->rank_ended(simulator.now());
     simulator.at(simulator.now() + spec_.program.compute.count(),
                  [this, rank, number] { begin_call(rank, number + 1); });
   }
@@ -358,7 +400,9 @@ class ProgramRun {
   std::size_t first_rank_;
   CollectiveCluster::File file_;
   std::vector<std::unique_ptr<CallRun>> calls_;
-  std::vector<PlanKind> choices_;  // of auto, by the lists of the call itself
+  Barrier open_;
+  collective::MeasuredChoice measured_;
+  std::vector<PlanKind> choices_;  // of auto, by call
   std::size_t ended_ = 0;
   sim::Nanoseconds end_ = 0;
   ProgramTime time_;
