@@ -158,12 +158,8 @@ void TargetAgents::choose_agents(const PreparedLists& lists) {
   used_.assign(slots, false);
   std::vector<Candidate> candidates;
   std::vector<std::uint64_t> bytes(slots, 0);
-  std::vector<std::uint32_t> touched;
   for (Rank rank = 0; rank < lists.ranks(); ++rank) {
-    const auto count = [&](std::size_t number, std::uint64_t amount) {
-      if (bytes[number] == 0) touched.push_back(static_cast<std::uint32_t>(number));
-      bytes[number] += amount;
-    };
+    const auto count = [&](std::size_t number, std::uint64_t amount) { bytes[number] += amount; };
     if (stripes_.targets().size() == 1) {
       each_share(lists.lists[rank], *this, [&](const Extent& extent, const Share& share) {
         count(part_.quotient(extent.offset - begin_ - share.window * window_.divisor()), extent.length);
@@ -176,11 +172,11 @@ void TargetAgents::choose_agents(const PreparedLists& lists) {
         });
       });
     }
-    for (const std::uint32_t number : touched) {
+    for (std::uint32_t number = 0; number < slots; ++number) {
+      if (bytes[number] == 0) continue;
       candidates.push_back({number, rank, std::exchange(bytes[number], 0)});
       used_[number] = true;
     }
-    touched.clear();
   }
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return std::tuple(a.slot, b.bytes, a.rank) < std::tuple(b.slot, a.bytes, b.rank);

@@ -201,6 +201,14 @@ inline Stripes::Stripe Stripes::at(std::uint64_t offset) const {
 template <typename Visit>
 void Stripes::each_target_run(std::span<const Run> list, Visit&& visit) const {
   for (const Run& run : list) {
+    // Irregular lists consist of single extents: they are not copied or divided further than needed.
+    if (run.count == 1) {
+      const Stripe stripe = at(run.offset);
+      if (run.offset + run.length <= stripe.end) {
+        visit(stripe.target, run);
+        continue;
+      }
+    }
     // Every `classes`-th extent of the run is at the same position of a row.
     std::uint64_t classes = run.count;
     if (run.count > 1 && periodic_) classes = std::min(run.count, row_ / std::gcd(run.stride, row_));
@@ -241,6 +249,10 @@ void FileDomains::each_owned(std::span<const Run> list, Rank rank, Visit&& visit
 
 template <typename Visit>
 void TargetAgents::each_slot_run(std::uint32_t target, const Run& run, Part& part, Visit&& visit) const {
+  if (run.count == 1) {
+    find(part, run.offset);
+    return visit(slot(part.number, target), part.window, run);
+  }
   for (std::uint64_t i = 0; i < run.count;) {
     const std::uint64_t offset = run.at(i).offset;
     find(part, offset);
