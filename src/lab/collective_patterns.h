@@ -59,7 +59,7 @@ struct CollectiveCell {
   bool until_first = false;
 };
 // The mean throughput of the first program in MB/s, by cell. Runs on all cores. Each cell has `seeds` seeds, and more,
-// up to 80, if they differ: ranks that do not wait for each other get into a good order or not by chance.
+// up to 20, if they differ: ranks that do not wait for each other get into a good order or not by chance.
 // A single seed stays one.
 // `chosen`: the plan of its second call, by cell, if not null.
 Result<std::vector<double>> measure_cells(const std::vector<CollectiveCell>& cells, unsigned seeds,

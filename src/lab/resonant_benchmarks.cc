@@ -15,7 +15,7 @@ namespace {
 using collective::PlanKind;
 
 // Ranks of programs with many calls drift apart, so that results depend more on chance.
-constexpr unsigned kPatternSeeds = 5, kDriftSeeds = 40, kManyCalls = 16;
+constexpr unsigned kPatternSeeds = 5, kDriftSeeds = 10, kManyCalls = 16;
 
 enum class Servers : std::uint8_t { kPaper, kQueue, kFlash };
 
