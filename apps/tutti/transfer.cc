@@ -138,7 +138,7 @@ class Copy {
       }
     activity_.set("reading " + (what_.from.path == "-" ? "standard input" : what_.from.path));
     const std::span<std::byte> part = memory.of(length);
-    const auto got = source_->read(offset, part);
+    auto got = source_->read(offset, part);
     if (!got) return signals_.number() != 0 ? stopped(signals_.number()) : Failure(got.error());
     activity_.set("writing " + (what_.to.path == "-" ? "standard output" : destination_->path()));
     if (auto done = destination_->write(offset, part.first(*got)); !done) return Failure(done.error());

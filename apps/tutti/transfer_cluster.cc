@@ -75,7 +75,7 @@ Result<std::string> without_links(Client& client, const std::string& path) {
       resolved.erase(slash == std::string::npos ? 0 : slash);
       continue;
     }
-    std::string next = resolved.empty() ? name : resolved + "/" + name;
+    std::string next = resolved.empty() ? name : fmt::format("{}/{}", resolved, name);
     const auto status = client.status(next, false);
     if (!status) return Failure(status.error());
     if (!S_ISLNK(status->mode)) {
