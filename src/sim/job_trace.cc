@@ -61,27 +61,28 @@ class CoflowLine {
 };
 
 Application read_coflow(CoflowLine& line, unsigned ports) {
-  constexpr double kMostMegabytes = 1e12;
+  constexpr double kMostMegabytes = 1e8;  // of all reducers together
   Application job;
   job.name = fmt::format("coflow-{}", line.word("the coflow's id"));
   constexpr double kMostMilliseconds = 1e12;
   job.start = Duration(std::llround(1e6 * line.number("the arrival in ms", kMostMilliseconds)));
   job.ranks = line.number("the number of mappers", kMostPorts);
+  if (job.ranks == 0) line.mistake("a coflow needs at least one mapper");
   for (unsigned i = 0; i < job.ranks && line.error().empty(); ++i) (void)line.number("a mapper's port", ports - 1);
   const unsigned reducers = line.number("the number of reducers", kMostPorts);
   job.server_bytes.resize(ports);
+  double left = kMostMegabytes;
   for (unsigned i = 0; i < reducers && line.error().empty(); ++i) {
     const std::string_view word = line.word("a reducer as PORT:MB");
     const std::size_t colon = std::min(word.find(':'), word.size());
     const unsigned port = line.number(word.substr(0, colon), "a reducer's port", ports - 1);
-    const double megabytes =
-        line.number(word.substr(std::min(colon + 1, word.size())), "a reducer's size in MB", kMostMegabytes);
+    const double megabytes = line.number(word.substr(std::min(colon + 1, word.size())), "a reducer's size in MB", left);
+    left -= megabytes;
     if (line.error().empty() && megabytes > 0)
       job.server_bytes[port] += Bytes(static_cast<std::uint64_t>(std::ceil(megabytes * 0x1p20 / job.ranks)));
   }
   job.size = Bytes{};
   for (const Bytes bytes : job.server_bytes) job.size += bytes;
-  if (job.ranks == 0) line.mistake("a coflow needs at least one mapper");
   if (job.size == Bytes{}) line.mistake("a coflow needs at least one reducer with more than 0 MB");
   if (!line.ended()) line.mistake("has more words than its numbers of mappers and reducers say");
   return job;

@@ -48,6 +48,7 @@ TEST(JobTrace, MistakesInCoflowsNameTheLineAndWhatIsExpected) {
   EXPECT_THAT(mistake_in("4 1\n1 0 1 3 1 2:-1\n"), HasSubstr("c.txt:2: '-1' is not a reducer's size in MB"));
   EXPECT_THAT(mistake_in("4 1\n1 0 1 3 1 2:nan\n"), HasSubstr("'nan' is not"));
   EXPECT_THAT(mistake_in("4 1\n1 0 0 1 2:1\n"), HasSubstr("c.txt:2: a coflow needs at least one mapper"));
+  EXPECT_THAT(mistake_in("4 1\n1 0 1 3 2 2:6e7 2:6e7\n"), HasSubstr("'6e7' is not a reducer's size in MB"));
   EXPECT_THAT(mistake_in("4 1\n1 0 1 3 1 2:1.0 3:1.0\n"), HasSubstr("c.txt:2: has more words"));
   EXPECT_THAT(mistake_in("4 2\n1 0 1 3 1 2:1.0\n"), HasSubstr("c.txt: has 1 coflows, its first line says 2"));
   EXPECT_THAT(mistake_in(""), HasSubstr("c.txt: has 0 coflows"));
