@@ -30,10 +30,9 @@ int list(const LabArguments& arguments) {
     fmt::print("{}\n", lab::to_json(lab::experiments()).dump(2));
     return kDone;
   }
-  Table table({"experiment", "paper", "figure", "status", "live", "what"});
+  Table table({"experiment", "paper", "figure", "live", "what"});
   for (const lab::Experiment& experiment : lab::experiments())
-    table.add({experiment.name, experiment.paper, experiment.figure, experiment.ready() ? "ready" : "not yet",
-               experiment.live ? "yes" : "", experiment.what});
+    table.add({experiment.name, experiment.paper, experiment.figure, experiment.live ? "yes" : "", experiment.what});
   fmt::print("{}", table.text());
   return kDone;
 }
@@ -107,7 +106,7 @@ std::vector<Chosen> expand(const std::vector<std::string>& names, bool live) {
     const std::size_t before = chosen.size();
     for (const lab::Experiment& experiment : lab::experiments()) {
       if (name != "all" && !experiment.name.starts_with(name + "-")) continue;
-      if (live ? experiment.live : experiment.ready()) chosen.push_back({experiment.name, false});
+      if (experiment.live || !live) chosen.push_back({experiment.name, false});
     }
     if (chosen.size() == before)
       chosen.push_back({name});  // unknown: run_experiment() reports it with a list of all names
@@ -124,18 +123,13 @@ std::string command_of(const LabArguments& arguments) {
   return command + " --html " + lab::shell_word(arguments.html);
 }
 
-// A report on "all" also names the experiments that are not ready.
 int write_report(const LabArguments& arguments, std::vector<lab::ExperimentResult> results) {
   lab::Report page{.title = "Tutti laboratory",
                    .command = command_of(arguments),
                    .generated = lab::today(),
                    .results = std::move(results),
-                   .not_yet = {},
                    .answer = {}};
   if (page.results.size() > 1) page.answer = lab::count_claims(page.results);
-  if (std::find(arguments.names.begin(), arguments.names.end(), "all") != arguments.names.end())
-    for (const lab::Experiment& experiment : lab::experiments())
-      if (!experiment.ready()) page.not_yet.push_back(experiment);
   if (!arguments.html.empty()) {
     if (const auto written = lab::write_html(page, arguments.html); !written) return report(written.error());
     print_error("report: {}\n", arguments.html);

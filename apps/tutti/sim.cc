@@ -219,8 +219,7 @@ int write_report(const SimArguments& arguments, const std::vector<lab::RecordedR
       lab::write_html({.title = fmt::format("Scenario {}", first.name),
                        .command = command_of(arguments, arguments.policies.empty() ? policy_of(first) : "", first.seed),
                        .generated = lab::today(),
-                       .results = {lab::result_of(runs)},
-                       .not_yet = {}},
+                       .results = {lab::result_of(runs)}},
                       arguments.html);
   if (!written) return report(written.error());
   print_error("report: {}\n", arguments.html);

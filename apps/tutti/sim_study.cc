@@ -299,8 +299,7 @@ int run_study(const Study& study) {
     const auto written = lab::write_html({.title = fmt::format("Scenario {}", rows.front().scenario.name),
                                           .command = study.command,
                                           .generated = lab::today(),
-                                          .results = {to_result(study, rows)},
-                                          .not_yet = {}},
+                                          .results = {to_result(study, rows)}},
                                          study.html);
     if (!written) return report(written.error());
     print_error("report: {}\n", study.html);

@@ -311,8 +311,7 @@ int run_replay(const ReplayArguments& arguments) {
     const auto written = lab::write_html({.title = "Replay of " + arguments.files.front(),
                                           .command = command_of(arguments),
                                           .generated = lab::today(),
-                                          .results = {to_result(*what)},
-                                          .not_yet = {}},
+                                          .results = {to_result(*what)}},
                                          arguments.html);
     if (!written) return report(written.error());
     print_error("report: {}\n", arguments.html);

@@ -131,8 +131,6 @@ Result<ExperimentResult> run_experiment(std::string_view name, const LabOptions&
     return fail(ErrorCode::kNotFound,
                 fmt::format("there is no experiment '{}'; there are: {}", name, fmt::join(names, ", ")));
   }
-  if (!experiment->ready())
-    return fail(ErrorCode::kInvalid, fmt::format("experiment '{}' is not implemented yet", name));
   if (options.mode == Mode::kLive && !experiment->live)
     return fail(ErrorCode::kInvalid, fmt::format("experiment '{}' cannot run live; leave out --live", name));
   const auto begin = std::chrono::steady_clock::now();
@@ -153,7 +151,6 @@ Json to_json(const std::vector<Experiment>& list) {
                     {"paper", experiment.paper},
                     {"figure", experiment.figure},
                     {"what", experiment.what},
-                    {"status", experiment.ready() ? "ready" : "not yet"},
                     {"live", experiment.live}});
   return json;
 }

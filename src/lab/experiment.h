@@ -137,18 +137,16 @@ struct Experiment {
   std::string paper;   // file name of the paper in docs/papers.md; empty: our own
   std::string figure;  // in that paper
   std::string what;    // one line
-  std::function<Result<ExperimentResult>(const LabOptions&)> run{};  // in any mode; empty: not implemented yet
+  std::function<Result<ExperimentResult>(const LabOptions&)> run{};  // in any mode
   bool live = false;                                                 // can run in Mode::kLive
-
-  bool ready() const { return static_cast<bool>(run); }
 };
 
 // All experiments, in the order of the papers.
 const std::vector<Experiment>& experiments();
 const Experiment* find_experiment(std::string_view name);
 
-// Runs one experiment. kNotFound: unknown name; the message lists all names. kInvalid: it is not implemented yet, or
-// cannot run in this mode.
+// Runs one experiment. kNotFound: unknown name; the message lists all names. kInvalid: it cannot run in
+// this mode.
 Result<ExperimentResult> run_experiment(std::string_view name, const LabOptions& options);
 
 // The JSON array that the command line prints.

@@ -109,8 +109,7 @@ std::string to_html(const Report& report) {
                      {"command", report.command},
                      {"generated", report.generated},
                      {"answer", answer_json(own ? report.results[0].answer : report.answer)},
-                     {"results", results_json(report.results)},
-                     {"not_yet", to_json(report.not_yet)}};
+                     {"results", results_json(report.results)}};
   return fmt::format(
       R"html(<!DOCTYPE html>
 <html lang="en">

@@ -16,8 +16,7 @@ struct Report {
   std::string command;    // that creates this report
   std::string generated;  // date and time as text; empty: not shown
   std::vector<ExperimentResult> results;
-  std::vector<Experiment> not_yet;  // experiments that are not implemented yet
-  Answer answer{};                  // without a sentence: the answer of the only result
+  Answer answer{};  // without a sentence: the answer of the only result
 };
 
 // A word of a shell command, for Report::command: in quotes if it needs them.

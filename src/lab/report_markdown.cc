@@ -59,11 +59,8 @@ std::string to_markdown(const Report& report) {
       undecided += !claim.holds();
     }
   std::string text =
-      fmt::format("\n{} experiments ran. {} of {} figures are reproduced, {} of {} advances hold; undecided: {}.",
+      fmt::format("\n{} experiments ran. {} of {} figures are reproduced, {} of {} advances hold; undecided: {}.\n",
                   report.results.size(), hold[1], claims[1], hold[0], claims[0], undecided);
-  for (std::size_t i = 0; i < report.not_yet.size(); ++i)
-    text += fmt::format("{}`{}`", i == 0 ? " Not yet: " : ", ", report.not_yet[i].name);
-  text += report.not_yet.empty() ? "\n" : ".\n";
   for (const ExperimentResult& result : report.results) text += section(result);
   return text;
 }

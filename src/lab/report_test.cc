@@ -47,8 +47,8 @@ ExperimentResult hostile_result(const std::string& text) {
 
 TEST(Report, NoTextBecomesMarkupOrScript) {
   const std::string hostile = "</script><!--<script>alert(1)</script><img src=x onerror=alert(2)>&\"'";
-  const std::string harmless = to_html({"title", "", "", {hostile_result("text")}, {}});
-  const std::string page = to_html({hostile, hostile, hostile, {hostile_result(hostile)}, {}});
+  const std::string harmless = to_html({"title", "", "", {hostile_result("text")}});
+  const std::string page = to_html({hostile, hostile, hostile, {hostile_result(hostile)}});
   EXPECT_EQ(count(page, "<"), count(harmless, "<"));
   EXPECT_THAT(page, HasSubstr("<title>&lt;/script>&lt;!--"));
   const auto data = data_of(page);
@@ -58,27 +58,24 @@ TEST(Report, NoTextBecomesMarkupOrScript) {
 }
 
 TEST(Report, LoadsNoOtherFiles) {
-  const std::string page = to_html({"title", "command", "today", {hostile_result("text")}, {}});
+  const std::string page = to_html({"title", "command", "today", {hostile_result("text")}});
   EXPECT_THAT(page, HasSubstr("default-src 'none'"));
   for (const char* loader : {" src=", "url(", "@import", "<link", "fetch(", "https:"})
     EXPECT_THAT(page, Not(HasSubstr(loader))) << loader;
 }
 
-TEST(Report, ContainsFailingClaimsAndMissingExperiments) {
+TEST(Report, ContainsFailingClaims) {
   ExperimentResult result = hostile_result("sc11-figure2");
   result.claims[0].goal = 0.5;
-  Experiment missing;
-  missing.name = "later";
-  const auto data = data_of(to_html({"title", "", "", {result}, {missing}}));
+  const auto data = data_of(to_html({"title", "", "", {result}}));
   EXPECT_EQ(data["results"][0]["claims"][0]["holds"], false);
   EXPECT_EQ(data["results"][0]["figure"], "figure 2");
-  EXPECT_EQ(data["not_yet"][0]["status"], "not yet");
 }
 
 TEST(Report, HandlesNanAndInvalidUtf8) {
   ExperimentResult result = hostile_result("\xff\xfe");
   result.rows = {{std::string("a"), std::numeric_limits<double>::quiet_NaN()}};
-  const auto data = data_of(to_html({"\xc3", "", "", {result}, {}}));
+  const auto data = data_of(to_html({"\xc3", "", "", {result}}));
   EXPECT_TRUE(data["results"][0]["rows"][0].members().back().second.is_null());
 }
 
@@ -86,10 +83,10 @@ TEST(Report, ReplacesTheFileOrReportsTheReason) {
   const auto folder = std::filesystem::temp_directory_path() / ("tutti-report-" + std::to_string(::getpid()));
   std::filesystem::create_directory(folder);
   std::ofstream(folder / "page.html") << "old";
-  ASSERT_TRUE(write_html({"new", "", "", {}, {}}, folder / "page.html"));
+  ASSERT_TRUE(write_html({"new", "", "", {}}, folder / "page.html"));
   std::stringstream text;
   text << std::ifstream(folder / "page.html").rdbuf();
-  EXPECT_EQ(text.str(), to_html({"new", "", "", {}, {}}));
+  EXPECT_EQ(text.str(), to_html({"new", "", "", {}}));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 
   std::ofstream(folder / "page.md") << "before\n" << kMarkdownMarker << "\nstale text\n";
@@ -97,7 +94,7 @@ TEST(Report, ReplacesTheFileOrReportsTheReason) {
   result.name = "sc11-figure2";
   result.claims.push_back(
       {.id = "sc11-figure2.window", .what = "mean", .unit = "x", .paper = 3, .goal = 3, .ours = 4, .bound = {}});
-  ASSERT_TRUE(write_markdown({"", "", "", {result}, {}}, folder / "page.md"));
+  ASSERT_TRUE(write_markdown({"", "", "", {result}}, folder / "page.md"));
   std::ifstream markdown(folder / "page.md");
   const std::string claims{std::istreambuf_iterator<char>(markdown), {}};
   EXPECT_TRUE(claims.starts_with("before\n")) << claims;

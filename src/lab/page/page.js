@@ -323,53 +323,6 @@ function timelines(result) {
   return result.timelines.map((each) => drawTimeline(each, end));
 }
 
-function notYet() {
-  if (!data.not_yet.length) return null;
-  const head = element(
-    "thead",
-    {},
-    element(
-      "tr",
-      {},
-      ...["Experiment", "Paper", "Figure", "What", "Status"].map((name) => element("th", {scope: "col"}, name)),
-    ),
-  );
-  return element(
-    "section",
-    {id: "not-yet"},
-    element("h2", {}, "Not yet"),
-    element(
-      "p",
-      {class: "soft"},
-      "Experiments whose part does not exist yet. Nothing in this report stands for them.",
-    ),
-    element(
-      "div",
-      {class: "wide"},
-      element(
-        "table",
-        {},
-        head,
-        element(
-          "tbody",
-          {},
-          ...data.not_yet.map((each) =>
-            element(
-              "tr",
-              {},
-              element("td", {}, each.name),
-              element("td", {}, each.paper || "our own"),
-              element("td", {}, each.figure),
-              element("td", {}, each.what),
-              element("td", {}, "not yet"),
-            ),
-          ),
-        ),
-      ),
-    ),
-  );
-}
-
 function followTips() {
   const tip = element("div", {id: "tip", hidden: ""});
   document.body.append(tip);
@@ -407,7 +360,6 @@ report.replaceChildren(
     header(),
     summary(),
     ...data.results.map(experiment),
-    notYet(),
     element(
       "footer",
       {},
