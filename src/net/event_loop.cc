@@ -94,7 +94,9 @@ void EventLoop::run() {
     const TimePoint begun = steady_now();
     for (int i = 0; i < count; ++i) {
       auto* source = static_cast<EventSource*>(events[i].data.ptr);
-      if (source != nullptr && source->added_)
+      if (source == nullptr)
+        drain_wakeup();
+      else if (source->added_)
         source->ready(events[i].events);  // removed ones are still alive in removed_
       if (i % 8 == 7 && !to_flush_.empty() && steady_now() - begun > kFlushInterval) flush_all();
     }
@@ -119,10 +121,14 @@ void EventLoop::run_tasks() {
     Lock lock(mutex_);
     if (tasks_.empty()) return;
     tasks.swap(tasks_);
-    std::uint64_t count = 0;
-    (void)!::read(wakeup_, &count, sizeof count);
   }
   for (auto& task : tasks) task();
+}
+
+// Not together with the tasks: they can be taken before post() has written, and the loop would then never sleep.
+void EventLoop::drain_wakeup() {
+  std::uint64_t count = 0;
+  (void)!::read(wakeup_, &count, sizeof count);
 }
 
 void EventLoop::tick_all(TimePoint now) {

@@ -85,6 +85,7 @@ class EventLoop {
   EventLoop() = default;
   void run();
   void run_tasks();
+  void drain_wakeup();
   int wait_milliseconds() const;
   void tick_all(TimePoint now);
   void flush_all();
