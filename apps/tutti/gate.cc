@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/descriptor.h"
 #include "base/json.h"
 #include "base/live_world.h"
 #include "base/print_error.h"
@@ -108,6 +109,8 @@ struct TurnRecorder {
 };
 
 int serve(const GateOptions& given) {
+  raise_descriptor_limit();
+  reserve_descriptors(16 << 10);
   auto options = server_options(given);
   if (!options) return report(options.error());
   std::optional<TurnRecorder> turns;

@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <tutti/client.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "base/descriptor.h"
 #include "base/units.h"
 #include "cluster.h"
 #include "command.h"
@@ -64,13 +64,6 @@ Result<NodeOptions> read_options(const NodeArguments& arguments) {
   return made;
 }
 
-void raise_file_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 // SIGTERM: serve the waiting requests, then stop. SIGINT: drop them. Blocked in all threads; wait() receives them.
 class Signals {
  public:
@@ -108,6 +101,8 @@ void follow_starter(int pipe) {
 }
 
 int serve(const NodeArguments& arguments) {
+  raise_descriptor_limit();
+  reserve_descriptors(16 << 10);
   Signals signals;
   if (arguments.start_pipe != 0) follow_starter(static_cast<int>(arguments.start_pipe));
   auto options = read_options(arguments);
@@ -120,7 +115,6 @@ int serve(const NodeArguments& arguments) {
   }
   options->exclusive = pid_file != nullptr;
   umask(0);  // clients have already applied their umask
-  raise_file_limit();
   auto node = Node::start(*options);
   if (!node) return report(node.error());
   auto watchdog = net::Watchdog::start(options->fence_time);

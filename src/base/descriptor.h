@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cstddef>
 #include <utility>
 
 namespace tutti {
@@ -27,5 +28,12 @@ class Descriptor {
  private:
   int value_ = -1;
 };
+
+// Raises this process's limit on open files to its maximum and returns it.
+std::size_t raise_descriptor_limit();
+
+// Makes room for `count` descriptors, or as many as the limit allows, in the kernel's table of this process. Call it
+// before there are threads: later, each growth of the table waits for all processors (about 15 ms).
+void reserve_descriptors(std::size_t count);
 
 }  // namespace tutti

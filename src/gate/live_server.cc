@@ -3,29 +3,19 @@
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor.h"
 #include "base/live_world.h"
 #include "base/log_limit.h"
 #include "gate/live_address.h"
 
 namespace tutti::gate {
 namespace {
-
-// Raises the limit on open files to its maximum and returns it.
-std::size_t raise_file_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  return limit.rlim_cur;
-}
 
 // How long sessions of the previous gate may re-assert.
 Duration recovery(const std::optional<RunMarker>& marker, Duration lease, std::span<const net::Endpoint> endpoints) {
@@ -76,7 +66,7 @@ Result<std::unique_ptr<GateServer>> GateServer::create(Options options) {
                                                                                const Error& why) {
       if (limit->allow(net::steady_now())) log(fmt::format("refused a login from {}: {}", address, why.message));
     };
-  listen.max_connections = std::min(options.max_connections, raise_file_limit() - 64);
+  listen.max_connections = std::min(options.max_connections, raise_descriptor_limit() - 64);
   listen.max_connections_per_user = options.max_connections_per_user;
   for (const net::Endpoint& endpoint : endpoints) {
     auto listener = server->transport_->listen(endpoint, listen, *server->service_);
