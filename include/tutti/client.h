@@ -227,6 +227,15 @@ class Client {
   virtual Result<std::shared_ptr<File>> open(const std::string& path, const OpenOptions& options) = 0;
 
   virtual Result<FileStatus> status(const std::string& path, bool follow = true) = 0;
+
+  // The same without waiting, and rename(): many of them at a time cost less than one after another. `done` is called
+  // once, on a thread of the client or before the call returns, and must not block.
+  virtual void open_async(const std::string& path, const OpenOptions& options,
+                          std::function<void(Result<std::shared_ptr<File>>)> done) = 0;
+  virtual void status_async(const std::string& path, bool follow, std::function<void(Result<FileStatus>)> done) = 0;
+  virtual void rename_async(const std::string& from, const std::string& to, std::uint32_t flags,
+                            std::function<void(Result<void>)> done) = 0;
+
   virtual Result<void> make_directory(const std::string& path, std::uint32_t mode = 0755) = 0;
   virtual Result<std::vector<DirectoryItem>> read_directory(const std::string& path) = 0;
   // With the status of each item, in a few requests for the whole directory. Items whose status cannot be read are left

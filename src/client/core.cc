@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <utility>
 
 #include "base/mutex.h"
@@ -28,6 +29,8 @@ Core::Core(World& world, std::unique_ptr<net::Transport> transport, ClientOption
       identity_(std::move(identity)),
       clock_(world.clock()),
       targets_(all_targets(options_.cluster)),
+      one_machine_(std::ranges::all_of(options_.cluster.nodes,
+                                       [](const NodeAddress& node) { return node.endpoint.starts_with("unix:"); })),
       // The ids of operations must be unique among the processes of an application: random upper half, counter below.
       last_operation_(world.random() << 32),
       phases_({.application = identity_.application,
@@ -139,6 +142,12 @@ Layout Core::default_layout(std::uint64_t inode) const {
                 .source = "cluster configuration"};
   for (std::uint32_t i = 0; i < layout.stripe_count; ++i) layout.targets.push_back(targets_[(inode + i) % count]);
   return layout;
+}
+
+std::size_t Core::choose_node_for_change(std::string_view path) {
+  if (!one_machine_) return next_node_++ % router_->nodes();
+  const std::size_t slash = path.rfind('/');
+  return std::hash<std::string_view>{}(path.substr(0, slash == path.npos ? 0 : slash)) % router_->nodes();
 }
 
 // Reads the extended attributes that can contain a layout, one after the other, until one of them does.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/mutex.h"
 #include "base/world.h"
@@ -53,10 +54,11 @@ class Core {
   void with_phases(const std::function<void(job::Phases&)>& use);
 
   // Sends a request to a node, the next one in turn. An error in the reply becomes the result. Returns the call, for
-  // Router::await_reply().
+  // Router::await_reply(). If all nodes are on this machine, one node gets all changes of names in a directory: the
+  // kernel locks the directory during each of them, and the nodes would only wait for each other.
   template <typename Request>
   CallPointer ask(const Request& request, Retry retry, Done<typename Request::Reply> done) {
-    return ask_node(request, retry, next_node_++ % router_->nodes(), std::move(done));
+    return ask_node(request, retry, choose_node(request), std::move(done));
   }
   template <typename Request>
   CallPointer ask_node(const Request& request, Retry retry, std::size_t node, Done<typename Request::Reply> done);
@@ -67,6 +69,14 @@ class Core {
 
  private:
   struct Discovery;
+  template <typename Request>
+  std::size_t choose_node(const Request& request) {
+    // Changes have a deadline.
+    if constexpr (requires { request.deadline, request.path; }) return choose_node_for_change(request.path);
+    if constexpr (requires { request.deadline, request.to; }) return choose_node_for_change(request.to);
+    return next_node_++ % router_->nodes();
+  }
+  std::size_t choose_node_for_change(std::string_view path);
   Result<void> begin_now(const PhaseAnnouncement& announcement, std::optional<std::uint64_t> file_key);
   void forget_turn(std::uint64_t turn, std::uint64_t earlier);
   Layout default_layout(std::uint64_t inode) const;
@@ -76,6 +86,7 @@ class Core {
   const job::Identity identity_;
   Clock& clock_;
   std::vector<TargetId> targets_;  // ascending
+  const bool one_machine_;         // all nodes are on this machine
   std::atomic<std::size_t> next_node_{0};
   Mutex mutex_;  // guards what follows
   std::uint64_t last_key_ TUTTI_GUARDED_BY(mutex_) = 0;

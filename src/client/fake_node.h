@@ -84,6 +84,10 @@ class FakeNode final : public net::Handler {
     std::lock_guard lock(mutex_);
     return seen_;
   }
+  std::size_t creates() {
+    std::lock_guard lock(mutex_);
+    return creates_;
+  }
   std::size_t held() {
     std::lock_guard lock(mutex_);
     return held_.size();
@@ -164,6 +168,10 @@ class FakeNode final : public net::Handler {
 
   void create(const net::ConnectionPointer& from, const net::Incoming& message) {
     const auto request = wire::decode<wire::CreateRequest>(message.header, message.body).value();
+    {
+      std::lock_guard lock(mutex_);
+      ++creates_;
+    }
     {
       std::lock_guard lock(disk_.mutex);
       const auto [file, fresh] = disk_.files.try_emplace(request.path);
@@ -274,6 +282,7 @@ class FakeNode final : public net::Handler {
   std::size_t most_held_ = 0;
   std::map<std::uint64_t, std::string> keys_;
   std::vector<Seen> seen_;
+  std::size_t creates_ = 0;
   std::unique_ptr<net::Transport> transport_;
   std::unique_ptr<net::Listener> listener_;
 };

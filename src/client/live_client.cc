@@ -170,6 +170,20 @@ class LiveClient final : public Client {
   Result<FileStatus> status(const std::string& path, bool follow) override {
     return wait<FileStatus>([&](auto done) { return async_.status(path, follow, std::move(done)); });
   }
+  void open_async(const std::string& path, const OpenOptions& options,
+                  std::function<void(Result<std::shared_ptr<File>>)> done) override {
+    async_.open(path, options, [done = std::move(done)](Result<std::shared_ptr<OpenFile>> file) {
+      if (!file) return done(Failure(file.error()));
+      done(std::make_shared<LiveFile>(std::move(*file)));
+    });
+  }
+  void status_async(const std::string& path, bool follow, std::function<void(Result<FileStatus>)> done) override {
+    async_.status(path, follow, std::move(done));
+  }
+  void rename_async(const std::string& from, const std::string& to, std::uint32_t flags,
+                    std::function<void(Result<void>)> done) override {
+    async_.rename(from, to, flags, std::move(done));
+  }
   Result<void> make_directory(const std::string& path, std::uint32_t mode) override {
     return wait<void>([&](auto done) { return async_.make_directory(path, mode, std::move(done)); });
   }
