@@ -29,7 +29,8 @@ constexpr std::size_t kLeastChunk = 1 << 20;   // a stripe of this size is a chu
 constexpr std::size_t kFirstPart = 128 << 10;  // of a file that is empty when it is opened
 constexpr std::size_t kThreads = 4;  // that copy parts of one file: more wait for the lock of the file on one machine
 constexpr std::size_t kEarlySync = 256 << 20;  // bytes copied until storage begins to write them
-constexpr std::size_t kSmallTransfers = 16;    // transfers at the same time
+constexpr std::size_t kSmall = 64 << 10;       // files whose data is sent with those of others
+constexpr std::size_t kSmallTransfers = 16;    // threads that carry out transfers
 constexpr std::size_t kGroup = 256;            // files that are synced together
 
 // One running transfer.
@@ -38,33 +39,20 @@ class Copy {
   Copy(Client& client, const Transfer& what, StopSignals& signals, Activity& activity)
       : client_(client), what_(what), signals_(signals), activity_(activity) {}
 
-  // The three steps of a transfer. After a failed one, the transfer is over and has left nothing.
-  Result<void> begin() {
-    if (auto done = prepare(); !done) return failure(done.error());
-    if (!destination_->direct()) {
-      signals_.protect();
-      signal(SIGPIPE, SIG_IGN);  // a closed standard error must not prevent the removal of the temporary file
-    }
-    if (auto done = destination_->create(source_->permissions()); !done) return failure(done.error());
-    if (auto done = copy(); !done) return failure(done.error());
-    source_.reset();
-    return {};
+  // The steps of a transfer, in this order. send() begins step i without waiting, so that the requests of many files
+  // are under way at the same time; it is optional. finish() carries the step out, or waits for what send() has begun.
+  // After a failed step, the transfer is over and has left nothing.
+  static constexpr std::size_t kSteps = 6;
+  void send(std::size_t step) {
+    if (signals_.number() != 0) return;
+    sent_ = true;  // also after a signal, the step must be completed: a request may be under way
+    (this->*kAll[step].send)();
   }
-  // Optional, before stabilise(), so that many files are synced together.
-  void begin_stabilising() {
-    if (what_.sync && signals_.number() == 0) destination_->begin_stabilising();
-  }
-  Result<void> stabilise() {
-    if (const int number = signals_.number(); number != 0) return failure(stopped(number).value());
-    if (!what_.sync) return {};
-    activity_.set("syncing " + destination_->path());
-    auto done = destination_->stabilise();
-    return done ? done : failure(done.error());
-  }
-  Result<void> commit() {
-    if (const int number = signals_.number(); number != 0) return failure(stopped(number).value());
-    activity_.set("completing " + destination_->path());
-    auto done = destination_->commit(what_.sync);
+  Result<void> finish(std::size_t step) {
+    const int number = signals_.number();
+    const bool sent = std::exchange(sent_, false);
+    if (number != 0 && !sent) return failure(stopped(number).value());
+    const auto done = (this->*kAll[step].finish)();
     return done ? done : failure(done.error());
   }
   // After commit(): as in Destination.
@@ -72,36 +60,96 @@ class Copy {
   const std::string& path() const { return destination_->path(); }
 
  private:
-  // Makes all checks that are possible before a file is created.
-  Result<void> prepare() {
+  struct Step {
+    void (Copy::*send)();
+    Result<void> (Copy::*finish)();
+  };
+  static const std::array<Step, kSteps> kAll;
+
+  void send_open() {
+    if (what_.from.where == FileLocation::Where::kCluster) client_.open_async(what_.from.path, {}, opening_.expect());
+  }
+  Result<void> open() {
     const FileLocation &from = what_.from, &to = what_.to;
     activity_.set("opening " + from.path);
-    auto source = from.where == FileLocation::Where::kCluster ? open_cluster_source(client_, from.path)
-                                                              : open_local_source(from.path, signals_);
+    auto source = open_source();
     if (!source) return Failure(source.error());
     source_ = std::move(*source);
-    const FileStatus& before = source_->opened();
-    if (S_ISREG(before.mode)) size_ = before.size;
+    if (S_ISREG(source_->opened().mode)) size_ = source_->opened().size;
     DestinationName name{to.path, base_name(from.path), what_.known_directory};
     destination_ = to.where == FileLocation::Where::kCluster ? cluster_destination(client_, std::move(name))
                                                              : local_destination(std::move(name));
+    return {};
+  }
+  Result<std::unique_ptr<Source>> open_source() {
+    const std::string& path = what_.from.path;
+    if (what_.from.where == FileLocation::Where::kLocal) return open_local_source(path, signals_);
+    return cluster_source(path, opening_.sent() ? opening_.take() : client_.open(path, {}));
+  }
+
+  // Makes all checks that are possible before a file is created.
+  void send_look() { destination_->begin_look(); }
+  Result<void> look() {
     const auto existing = destination_->look();
     if (!existing) return Failure(existing.error());
     if (what_.only_into && !destination_->in_directory())
-      return fail(ErrorCode::kInvalid, to.path + " is not a directory, and there are several files to copy");
+      return fail(ErrorCode::kInvalid, what_.to.path + " is not a directory, and there are several files to copy");
     replaces_ = existing->has_value();
-    if (!replaces_) return {};
-    const auto after = source_->status();
-    if (!after) return Failure(after.error());
-    if (!same_file(before, **existing, *after)) return {};
-    return fail(ErrorCode::kIo, fmt::format("both are the same file (inode {})", before.inode));
+    if (replaces_) {
+      const auto after = source_->status();
+      if (!after) return Failure(after.error());
+      if (same_file(source_->opened(), **existing, *after))
+        return fail(ErrorCode::kIo, fmt::format("both are the same file (inode {})", source_->opened().inode));
+    }
+    if (!destination_->direct()) {
+      signals_.protect();
+      signal(SIGPIPE, SIG_IGN);  // a closed standard error must not prevent the removal of the temporary file
+    }
+    return {};
+  }
+
+  void send_create() { destination_->begin_create(source_->permissions()); }
+  Result<void> create() { return destination_->create(source_->permissions()); }
+
+  // Small local files.
+  void send_data() {
+    if (what_.from.where != FileLocation::Where::kLocal || !size_ || *size_ == 0 || *size_ > kSmall) return;
+    if (what_.from.path == "-" || !destination_->in_cluster()) return;
+    const std::span<std::byte> part = small_.of(first_part());
+    // An error, and a file that is longer now, are left to copy().
+    if (const auto got = source_->read(0, part); got && *got < part.size()) {
+      end_ = *got;
+      destination_->begin_write(part.first(*got));
+    }
+  }
+  Result<void> copy_and_close() {
+    auto done = end_ > 0 ? destination_->finish_write() : copy();
+    if (done) done = source_->check_end(end_);
+    source_.reset();
+    small_ = {};
+    return done;
+  }
+
+  void send_sync() {
+    if (what_.sync) destination_->begin_stabilising();
+  }
+  Result<void> sync() {
+    if (!what_.sync) return {};
+    activity_.set("syncing " + destination_->path());
+    return destination_->stabilise();
+  }
+
+  void send_commit() { destination_->begin_commit(); }
+  Result<void> commit() {
+    activity_.set("completing " + destination_->path());
+    return destination_->commit(what_.sync);
   }
 
   Result<void> copy() {
     const bool parallel = size_ && *size_ > chunk() && what_.from.path != "-" && !destination_->direct();
     if (auto done = parallel ? copy_parallel() : copy_in_order(); !done) return done;
     if (const int number = signals_.number(); number != 0) return stopped(number);
-    return source_->check_end(end_);
+    return {};
   }
 
   // Source and destination are in the cluster: its nodes copy.
@@ -231,9 +279,19 @@ class Copy {
   std::unique_ptr<Destination> destination_;
   std::optional<std::uint64_t> size_;  // of the source, if it is known
   Activity& activity_;
-  std::uint64_t end_ = 0;  // bytes copied, when copy() has succeeded
+  std::uint64_t end_ = 0;  // bytes copied, when copy() has succeeded or send_data() has begun
   bool replaces_ = false;
+  bool sent_ = false;  // send() was called, finish() was not
+  SentAhead<std::shared_ptr<File>> opening_;
+  Memory small_;  // the data of a small file
 };
+
+constexpr std::array<Copy::Step, Copy::kSteps> Copy::kAll = {{{&Copy::send_open, &Copy::open},
+                                                              {&Copy::send_look, &Copy::look},
+                                                              {&Copy::send_create, &Copy::create},
+                                                              {&Copy::send_data, &Copy::copy_and_close},
+                                                              {&Copy::send_sync, &Copy::sync},
+                                                              {&Copy::send_commit, &Copy::commit}}};
 
 }  // namespace
 
@@ -294,15 +352,14 @@ Result<void> sync_directory(Client& client, const std::string& path, const std::
 Result<void> transfer(Client& client, const Transfer& what, StopSignals& signals, Activity& activity) {
   signal(SIGXFSZ, SIG_IGN);  // a file larger than RLIMIT_FSIZE is an error like a full disk (EFBIG)
   Copy copy(client, what, signals, activity);
-  if (auto done = copy.begin(); !done) return done;
-  if (auto done = copy.stabilise(); !done) return done;
-  if (auto done = copy.commit(); !done) return done;
+  for (std::size_t step = 0; step < Copy::kSteps; ++step)
+    if (auto done = copy.finish(step); !done) return done;
   const auto directory = copy.directory();
   return directory ? sync_directory(client, copy.path(), *directory) : Result<void>{};
 }
 
-// Step by step for many files at a time: a journal brings files that are synced at the same time to stable storage
-// together.
+// Step by step for many files at a time: the nodes get the requests of a step together, and a journal brings files that
+// are synced at the same time to stable storage together.
 void transfer_all(Client& client, std::span<const Transfer> transfers, StopSignals& signals, Activity& activity,
                   const std::function<void(const Error&)>& failed) {
   signal(SIGXFSZ, SIG_IGN);
@@ -310,23 +367,26 @@ void transfer_all(Client& client, std::span<const Transfer> transfers, StopSigna
   while (!transfers.empty() && signals.number() == 0) {
     const auto group = transfers.first(std::min(kGroup, transfers.size()));
     transfers = transfers.subspan(group.size());
-    std::vector<std::unique_ptr<Copy>> copies(group.size());  // those that have not failed
+    std::vector<std::unique_ptr<Copy>> copies;  // null: failed
+    for (const Transfer& what : group) copies.push_back(std::make_unique<Copy>(client, what, signals, activity));
     // Also after a signal: each transfer that has begun removes its temporary file.
-    const auto step = [&](std::size_t number, std::size_t i) {
-      if (number == 0 && signals.number() == 0) copies[i] = std::make_unique<Copy>(client, group[i], signals, activity);
-      if (!copies[i]) return;
-      if (number == 1) return copies[i]->begin_stabilising();
-      const auto done = number == 0 ? copies[i]->begin() : number == 2 ? copies[i]->stabilise() : copies[i]->commit();
+    const auto finish = [&](std::size_t step, std::unique_ptr<Copy>& copy) {
+      if (!copy) return;
+      const auto done = copy->finish(step);
       if (done) return;
-      copies[i].reset();
-      failed(done.error());
+      const bool begun = step > 0 || done.error().code != ErrorCode::kStopped;
+      copy.reset();
+      if (begun) failed(done.error());
     };
     const std::size_t crew = std::min(kSmallTransfers, group.size());
     std::barrier together(static_cast<std::ptrdiff_t>(crew));
-    std::array<std::atomic<std::size_t>, 4> next{};
+    std::array<std::atomic<std::size_t>, 2 * Copy::kSteps> next{};
     const auto work = [&] {
-      for (std::size_t number = 0; number < next.size(); ++number) {
-        for (std::size_t i; (i = next[number]++) < group.size();) step(number, i);
+      for (std::size_t step = 0; step < Copy::kSteps; ++step) {
+        for (std::size_t i; (i = next[2 * step]++) < group.size();)
+          if (copies[i]) copies[i]->send(step);
+        together.arrive_and_wait();
+        for (std::size_t i; (i = next[2 * step + 1]++) < group.size();) finish(step, copies[i]);
         together.arrive_and_wait();
       }
     };

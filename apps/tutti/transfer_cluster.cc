@@ -111,9 +111,13 @@ class ClusterDestination final : public Destination {
         name_(std::move(name.name)),
         known_directory_(name.known_directory) {}
 
+  void begin_look() override {
+    if (known_directory_ && !in_directory_) enter_directory();
+    client_.status_async(path_, false, looking_.expect());
+  }
   Result<std::optional<FileStatus>> look() override {
     // Mostly one request per file: the directory is looked at once for all files, and links are seldom.
-    if (known_directory_) enter_directory();
+    if (known_directory_ && !in_directory_) enter_directory();
     auto status = follow();
     if (status && status->is_directory() && !in_directory_) {
       enter_directory();
@@ -136,19 +140,19 @@ class ClusterDestination final : public Destination {
   bool in_directory() const override { return in_directory_; }
   bool direct() const override { return false; }
 
+  void begin_create(std::optional<std::uint32_t> permissions) override {
+    permissions_ = permissions;
+    choose_temporary();
+    client_.open_async(temporary_, creation(), creating_.expect());
+  }
   Result<void> create(std::optional<std::uint32_t> permissions) override {
     permissions_ = permissions;
-    const std::size_t slash = path_.rfind('/');
-    const std::size_t first = slash == std::string::npos ? 0 : slash + 1;
-    OpenOptions options{.read = false, .write = true, .create = true, .exclusive = true};
-    // With these permissions the mode need not be set later, unless the umask or the directory changes it.
-    if (permissions_) options.mode = (*permissions_ & 0600) == 0600 ? *permissions_ : 0600;
     // Each attempt has a name of its own: a file of a lost attempt may appear later, and is not
     // mistaken for a file of another program.
     auto file = repeat_if_lost([&] {
-      if (!temporary_.empty()) lost_.push_back(temporary_);
-      temporary_ = path_.substr(0, first) + temporary_name(path_.substr(first));
-      return client_.open(temporary_, options);
+      if (creating_.sent()) return creating_.take();
+      choose_temporary();
+      return client_.open(temporary_, creation());
     });
     if (!file) return not_created(file.error());
     file_ = std::move(*file);
@@ -161,6 +165,19 @@ class ClusterDestination final : public Destination {
     if (!put) return Failure(put.error());
     written_ += from.size();
     synced_ = false;
+    return {};
+  }
+  bool begin_write(std::span<const std::byte> from) override {
+    synced_ = false;
+    writing_size_ = from.size();
+    if (!from.empty()) file_->write_async({{0, from}}, writing_.expect());
+    return true;
+  }
+  Result<void> finish_write() override {
+    if (!writing_.sent()) return {};
+    const auto put = writing_.take();
+    if (!put) return Failure(put.error());
+    written_ += writing_size_;
     return {};
   }
   bool in_cluster() const override { return true; }
@@ -192,10 +209,16 @@ class ClusterDestination final : public Destination {
     return early_->result ? synced : early_->result;
   }
   // The mode comes after fsync: a node may have to open the file again for the latter.
+  void begin_commit() override {
+    if (!has_permissions()) return;
+    rename_sent_ = true;
+    client_.rename_async(temporary_, path_, 0, renaming_.expect());
+  }
   Result<void> commit(bool) override {
     if (auto set = set_permissions(); !set) return set;
     rename_sent_ = true;
-    auto renamed = repeat_if_lost([&] { return client_.rename(temporary_, path_); });
+    auto renamed =
+        repeat_if_lost([&] { return renaming_.sent() ? renaming_.take() : client_.rename(temporary_, path_); });
     if (!renamed && !has_final_name(file_->opened().inode)) return renamed;
     temporary_.clear();
     remove_lost();
@@ -225,9 +248,23 @@ class ClusterDestination final : public Destination {
     path_ += (path_.empty() || path_.ends_with('/') ? "" : "/") + name_;
   }
 
+  // The name of the next attempt to create the file.
+  void choose_temporary() {
+    if (!temporary_.empty()) lost_.push_back(temporary_);
+    const std::size_t slash = path_.rfind('/');
+    const std::size_t first = slash == std::string::npos ? 0 : slash + 1;
+    temporary_ = path_.substr(0, first) + temporary_name(path_.substr(first));
+  }
+  OpenOptions creation() const {
+    OpenOptions options{.read = false, .write = true, .create = true, .exclusive = true};
+    // With these permissions the mode need not be set later, unless the umask or the directory changes it.
+    if (permissions_) options.mode = (*permissions_ & 0600) == 0600 ? *permissions_ : 0600;
+    return options;
+  }
+
   // The status of what path_ refers to.
   Result<FileStatus> follow() {
-    auto status = client_.status(path_, false);
+    auto status = looking_.sent() ? looking_.take() : client_.status(path_, false);
     is_link_ = status && S_ISLNK(status->mode);
     return is_link_ ? client_.status(path_) : status;
   }
@@ -244,8 +281,9 @@ class ClusterDestination final : public Destination {
     return std::optional<FileStatus>{};
   }
 
+  bool has_permissions() const { return !permissions_ || (file_->opened().mode & 07777) == *permissions_; }
   Result<void> set_permissions() {
-    if (!permissions_ || (file_->opened().mode & 07777) == *permissions_) return {};
+    if (has_permissions()) return {};
     const auto status =
         repeat_if_lost([&] { return client_.change_status(temporary_, {.mode = permissions_}, false); });
     if (status) return {};
@@ -290,6 +328,11 @@ class ClusterDestination final : public Destination {
   std::shared_ptr<File> file_;
   std::atomic<std::uint64_t> written_ = 0;
   std::atomic<bool> synced_ = false;  // early_ has syncs of all that is written
+  SentAhead<FileStatus> looking_;
+  SentAhead<std::shared_ptr<File>> creating_;
+  SentAhead<std::size_t> writing_;
+  SentAhead<void> renaming_;
+  std::size_t writing_size_ = 0;  // bytes of writing_
   std::string temporary_;
   std::vector<std::string> lost_;  // temporary files that lost nodes may have created
   bool rename_sent_ = false;
@@ -297,8 +340,7 @@ class ClusterDestination final : public Destination {
 
 }  // namespace
 
-Result<std::unique_ptr<Source>> open_cluster_source(Client& client, const std::string& path) {
-  auto file = client.open(path, {});
+Result<std::unique_ptr<Source>> cluster_source(const std::string& path, Result<std::shared_ptr<File>> file) {
   if (!file) return file.error().system == EISDIR ? cluster_failure(path, EISDIR) : Failure(file.error());
   if (auto regular = check_regular(path, (*file)->opened()); !regular) return Failure(regular.error());
   return std::make_unique<ClusterSource>(std::move(*file));

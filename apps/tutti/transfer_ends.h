@@ -5,6 +5,8 @@
 #include <tutti/client.h>
 
 #include <cstddef>
+#include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +30,25 @@ class MappedPart {
 
  private:
   std::span<const std::byte> memory_{};
+};
+
+// The result of a request that is sent before its result is needed, so that the requests of many files are under way
+// at the same time. The reply may arrive after this object is gone.
+template <typename T>
+class SentAhead {
+ public:
+  // Pass the result to the request as `done`.
+  std::function<void(Result<T>)> expect() {
+    auto promise = std::make_shared<std::promise<Result<T>>>();
+    result_ = promise->get_future();
+    return [promise = std::move(promise)](Result<T> result) { promise->set_value(std::move(result)); };
+  }
+  bool sent() const { return result_.valid(); }
+  // Waits. Once per request.
+  Result<T> take() { return result_.get(); }
+
+ private:
+  std::future<Result<T>> result_;
 };
 
 // An open file that is read from its beginning to its end.
@@ -54,9 +75,16 @@ class Source {
 
 // A file that is to be written. Call look(), create(), write() or copy() repeatedly, stabilise() if the data must
 // survive a power failure, then commit().
+//
+// begin_look(), begin_create(), begin_write() and begin_commit() are optional: they send the first request of the call
+// of the same name, which then waits for the reply. Nothing happens here for local files.
 class Destination {
  public:
   virtual ~Destination() = default;
+
+  virtual void begin_look() {}
+  virtual void begin_create(std::optional<std::uint32_t> /*permissions*/) {}
+  virtual void begin_commit() {}
 
   // The status of the existing file with this name, if any; symbolic links are followed. Changes nothing. An error if
   // the existing file cannot be replaced or written to.
@@ -72,6 +100,9 @@ class Destination {
   virtual Result<void> create(std::optional<std::uint32_t> permissions) = 0;
   // If direct(), parts must be written in order, one at a time; else several threads may write.
   virtual Result<void> write(std::uint64_t offset, std::span<const std::byte> from) = 0;
+  // Instead of write(), for a whole file: `from` must stay unchanged until finish_write() has returned. True: begun.
+  virtual bool begin_write(std::span<const std::byte> /*from*/) { return false; }
+  virtual Result<void> finish_write() { return {}; }
   // As write(), from an open file of the cluster, and not through the memory of this process: to a file of the same
   // cluster its nodes copy, to a local one the kernel, if the part is one stripe. Returns the bytes copied, as
   // Source::read(). Not if direct().
@@ -97,7 +128,8 @@ class Destination {
 
 // "-": standard input. An error if it is a directory.
 Result<std::unique_ptr<Source>> open_local_source(const std::string& path, const StopSignals& signals);
-Result<std::unique_ptr<Source>> open_cluster_source(Client& client, const std::string& path);
+// `opened`: the result of Client::open().
+Result<std::unique_ptr<Source>> cluster_source(const std::string& path, Result<std::shared_ptr<File>> opened);
 
 // `name`: of the new file if the path is a directory.
 // `known_directory`: the path is a directory, so look() need not ask.
