@@ -28,7 +28,7 @@ namespace tutti::gate {
 class GateService final : public net::Handler {
  public:
   static constexpr std::size_t kMaxRefusals = 100;  // per session
-  static constexpr Duration kQueuedAfter = std::chrono::milliseconds(10);
+  static constexpr Duration kQueuedAfter = std::chrono::milliseconds(50);
 
   struct Options {
     LockTable::Options table{};       // recover_until is computed from recover_for
