@@ -179,6 +179,26 @@ TEST_F(BatchCommands, ThatFailOrHangAreErrors) {
   EXPECT_FALSE(std::filesystem::exists(marker)) << "its children are killed, too";
 }
 
+// A process that has ended stays visible until its parent waits for it. The kernel then no longer shows its cgroup of
+// version 1, so it would count as a process outside of all jobs.
+TEST(Cgroups, OfProcessesThatHaveEndedAreNotKnown) {
+  const TemporaryDirectory directory;
+  Endpoint endpoint{Endpoint::Kind::kUnix, directory / "socket", 0};
+  const auto listening = listen_on(endpoint);
+  ASSERT_TRUE(listening);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(connect_to(endpoint, steady_now() + 10s) ? 0 : 1);
+  siginfo_t ended{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  const Socket socket(::accept4(listening->file(), nullptr, nullptr, SOCK_CLOEXEC));
+  ASSERT_GE(socket.file(), 0);
+  const auto job = job_of_peer(socket.file(), ::geteuid());
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(job);
+}
+
 // A process of another user in a job's cgroup, connected to this process. Needs root.
 class PeersInCgroups : public testing::Test {
  protected:

@@ -24,10 +24,13 @@ constexpr std::size_t kPayload = 128 << 10;
 class Server : public Handler {
  public:
   void received(const ConnectionPointer& from, Incoming message) override {
-    std::lock_guard lock(mutex_);
-    ++counts_[message.header.type];
-    if (message.header.type == wire::Type::kWrite) writer_ = from;
-    changed_.notify_all();
+    {
+      std::lock_guard lock(mutex_);
+      ++counts_[message.header.type];
+      if (message.header.type == wire::Type::kWrite) writer_ = from;
+      changed_.notify_all();
+    }
+    const std::lock_guard wait_in_handler(gate);
   }
   Result<Buffer> payload_memory(const ConnectionPointer&, const wire::Header& header) override {
     return pool->try_allocate(header.payload_length);
@@ -48,6 +51,7 @@ class Server : public Handler {
   }
 
   const std::shared_ptr<BufferPool> pool = BufferPool::create(Bytes(16 << 20));
+  std::mutex gate;  // while it is held, messages wait in the handler
 
  private:
   std::mutex mutex_;
@@ -116,6 +120,24 @@ TEST_F(OwedPayloads, ArriveBehindARequestThatWaitsForMemory) {
   std::this_thread::sleep_for(100ms);
   ASSERT_EQ(server_.count(wire::Type::kReadDirectory), admitted_) << "it waits for memory";
   pull();
+  EXPECT_TRUE(server_.wait_for(wire::Type::kPayload, 1));
+}
+
+// The node asks for the payload while it handles a request of the connection that had waited for memory. The connection
+// is then not waiting, but its next request finds no memory.
+TEST_F(OwedPayloads, ArriveIfTheyAreAskedForWhileTheConnectionIsRetried) {
+  second_->close({ErrorCode::kStopped, "its memory is free"});
+  for (std::uint64_t tag = 2; tag <= 151; ++tag) send_list(first_, tag);
+  ASSERT_TRUE(server_.wait_for(wire::Type::kReadDirectory, admitted_ + 1));
+  std::this_thread::sleep_for(100ms);
+  const std::size_t before = server_.count(wire::Type::kReadDirectory);
+  ASSERT_LT(before, admitted_ + 149) << "two or more wait for memory";
+  {
+    const std::lock_guard wait_in_handler(server_.gate);
+    server_.writer()->send({.frame = wire::encode(wire::ReadDirectoryRequest::Reply{}, {.tag = 2})});
+    ASSERT_TRUE(server_.wait_for(wire::Type::kReadDirectory, before + 1));
+    pull();
+  }
   EXPECT_TRUE(server_.wait_for(wire::Type::kPayload, 1));
 }
 
