@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <linux/magic.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -33,20 +34,33 @@ FileId file_id(std::uint64_t device, std::uint64_t inode) {
   return id == 0 ? 1 : id;
 }
 
-BackingFile::BackingFile(BackingFileKey key, Descriptors descriptors)
+BackingFile::BackingFile(BackingFileKey key, Descriptors descriptors, Workers* workers)
     : key_(std::move(key)),
       id_(file_id(key_.device, key_.inode)),
       descriptors_(descriptors),
-      local_(is_local(descriptors.buffered)) {}
+      local_(is_local(descriptors.buffered)),
+      workers_(workers) {}
 
 BackingFile::~BackingFile() {
-  if (descriptors_.buffered >= 0) close(descriptors_.buffered);
-  if (descriptors_.direct >= 0) close(descriptors_.direct);
+  const auto close_all = [descriptors = descriptors_] {
+    if (descriptors.buffered >= 0) close(descriptors.buffered);
+    if (descriptors.direct >= 0) close(descriptors.direct);
+  };
+  if (workers_ != nullptr && close_may_block())
+    workers_->post(key_.owner->uid, close_all);
+  else
+    close_all();
+}
+
+// Network file systems write data back to their server, and the last close of a file without a name frees its blocks.
+bool BackingFile::close_may_block() const {
+  struct stat status {};
+  return !local_ || fstat(descriptors_.buffered, &status) != 0 || status.st_nlink == 0;
 }
 
 Result<std::shared_ptr<BackingFile>> BackingFiles::adopt(const BackingFileKey& key,
                                                          BackingFile::Descriptors descriptors) {
-  auto opened = std::make_shared<BackingFile>(key, descriptors);
+  auto opened = std::make_shared<BackingFile>(key, descriptors, workers_);
   Lock lock(mutex_);
   if (files_.size() >= sweep_at_ || files_.size() >= limit_) sweep();
   auto& slot = files_[key];

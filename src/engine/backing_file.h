@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/world.h"
 #include "engine/credentials.h"
 
 namespace tutti {
@@ -37,7 +38,8 @@ bool is_local(int descriptor);
 // The same id for all descriptors of one file; never 0.
 FileId file_id(std::uint64_t device, std::uint64_t inode);
 
-// An open file. Closes its descriptors on destruction. const members, `sync` and the atomics are thread-safe.
+// An open file. Closes its descriptors on destruction: on one of `workers`, if that may block. const members, `sync`
+// and the atomics are thread-safe.
 class BackingFile {
  public:
   // `direct` is a second descriptor of the same file opened with O_DIRECT, or -1.
@@ -46,7 +48,8 @@ class BackingFile {
     int direct = -1;
   };
 
-  BackingFile(BackingFileKey key, Descriptors descriptors);
+  // `workers` outlive the file; nullptr: the destructor may block.
+  BackingFile(BackingFileKey key, Descriptors descriptors, Workers* workers = nullptr);
   ~BackingFile();
   BackingFile(const BackingFile&) = delete;
   BackingFile& operator=(const BackingFile&) = delete;
@@ -76,16 +79,20 @@ class BackingFile {
   std::atomic<bool> writes_may_nowait{true};  // the file system takes RWF_NOWAIT for buffered writes
 
  private:
+  bool close_may_block() const;
+
   const BackingFileKey key_;
   const FileId id_;
   const Descriptors descriptors_;
   const bool local_;
+  Workers* const workers_;
 };
 
 // Thread-safe.
 class BackingFiles {
  public:
-  explicit BackingFiles(std::size_t limit) : limit_(limit) {}
+  // `workers` as in BackingFile.
+  explicit BackingFiles(std::size_t limit, Workers* workers = nullptr) : limit_(limit), workers_(workers) {}
 
   // Takes ownership of the descriptors. Returns the file that is already open under this key (and closes the new
   // descriptors) or a new one. kFull above the limit; the descriptors are closed.
@@ -98,6 +105,7 @@ class BackingFiles {
   void sweep() TUTTI_REQUIRES(mutex_);  // removes entries of closed files
 
   const std::size_t limit_;
+  Workers* const workers_;
   mutable Mutex mutex_;
   std::map<BackingFileKey, std::weak_ptr<BackingFile>> files_ TUTTI_GUARDED_BY(mutex_);
   std::size_t sweep_at_ TUTTI_GUARDED_BY(mutex_) = 64;

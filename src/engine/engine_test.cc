@@ -149,6 +149,63 @@ TEST_F(RootTest, HandlesOfOneFileShareADescriptorAndAreBounded) {
   EXPECT_TRUE(root_->open_file(self_, "more", Direction::kRead));
 }
 
+// Keeps tasks until the test runs them.
+class HeldWorkers final : public Workers {
+ public:
+  struct OwnedStrand final : Strand {
+    Owner owner = kProcess;
+  };
+  std::shared_ptr<Strand> make_strand(Owner owner) override {
+    auto strand = std::make_shared<OwnedStrand>();
+    strand->owner = owner;
+    return strand;
+  }
+  void post(const std::shared_ptr<Strand>& strand, Task task) override {
+    tasks.emplace_back(static_cast<OwnedStrand&>(*strand).owner, std::move(task));
+  }
+  void stop() override {}
+  std::vector<std::pair<Owner, Task>> tasks;
+};
+
+// The last close of a file without a name frees its blocks, which takes long. The thread that drops the file serves
+// other users.
+TEST_F(RootTest, AFileWithoutANameIsClosedByAWorkerOfItsUser) {
+  HeldWorkers workers;
+  auto root = Root::open(directory_, {.workers = &workers}).value();
+  put(directory_ + "/f", "content");
+  auto file = root->open_file(self_, "f", Direction::kRead).value();
+  if (!file->local()) GTEST_SKIP() << "all files are closed by workers on this file system";
+  const std::string descriptor = "/proc/self/fd/" + std::to_string(file->descriptor());
+  file.reset();
+  EXPECT_FALSE(fs::exists(fs::symlink_status(descriptor)));
+  EXPECT_TRUE(workers.tasks.empty()) << "it has a name";
+  file = root->open_file(self_, "f", Direction::kRead).value();
+  ASSERT_TRUE(root->unlink(self_, "f"));
+  file.reset();
+  EXPECT_TRUE(fs::exists(fs::symlink_status(descriptor)));
+  ASSERT_EQ(workers.tasks.size(), 1u);
+  EXPECT_EQ(workers.tasks[0].first, self_->uid);
+  workers.tasks[0].second();
+  EXPECT_FALSE(fs::exists(fs::symlink_status(descriptor)));
+}
+
+// As tests/e2e/hanging_mount.sh, without a mount: a pipe is on no local file system.
+TEST_F(RootTest, AFileThatIsNotLocalIsClosedByAWorkerOfItsUser) {
+  HeldWorkers workers;
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  std::make_shared<BackingFile>(BackingFileKey{.writable = true, .owner = other_}, BackingFile::Descriptors{ends[1]},
+                                &workers)
+      .reset();
+  char byte = 0;
+  EXPECT_EQ(read(ends[0], &byte, 1), -1) << "it is still open";
+  ASSERT_EQ(workers.tasks.size(), 1u);
+  EXPECT_EQ(workers.tasks[0].first, other_->uid);
+  workers.tasks[0].second();
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);
+  close(ends[0]);
+}
+
 TEST_F(RootTest, CallersHaveTheirOwnRightsOnly) {
   TUTTI_NEEDS(geteuid() == 0, "root: it acts for other users");
   chmod(directory_.c_str(), 0755);

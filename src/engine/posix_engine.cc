@@ -21,13 +21,14 @@
 #include "base/mutex.h"
 #include "engine/engine.h"
 #include "engine/posix_steps.h"
+#include "engine/ring_timer.h"
 
 namespace tutti {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kCopiers = 2;                           // threads
+constexpr std::size_t kCopiers = 2;                           // threads of each user
 constexpr auto kSlowWrite = std::chrono::milliseconds(2);     // a longer write had to wait for the device
 constexpr auto kUseRingFor = std::chrono::milliseconds(200);  // after a slow write
 
@@ -132,7 +133,7 @@ class PosixEngine final : public Engine {
   Start begin_copy(Operation& operation) {
     Lock lock(mutex_);
     if (!copiers_) copiers_ = make_live_workers(kCopiers);
-    copiers_->post(Workers::kProcess, [&operation] {
+    copiers_->post(operation.file->owner()->uid, [&operation] {
       copy_range(operation);
       Operation* const done = &operation;
       deliver({&done, 1});
@@ -293,8 +294,8 @@ class PosixEngine final : public Engine {
   }
 
   // ---- deadlines of writes in the ring ----
-  // The kernel may keep an entry for one of its threads, or until a file is ready. One timeout entry in the ring, set
-  // to the earliest deadline, makes reap() cancel what is late. The kernel ends a cancelled write with ECANCELED or
+  // The kernel may keep an entry for one of its threads, or until a file is ready. A timeout entry in the ring
+  // (ring_timer.h) makes reap() cancel what is late. The kernel ends a cancelled write with ECANCELED or
   // EINTR, and finish() then finds that its time is over.
 
   void watch(Operation& operation) TUTTI_REQUIRES(mutex_) {
@@ -312,29 +313,20 @@ class PosixEngine final : public Engine {
     in_ring_.pop_back();
   }
 
-  // An earlier time than the one that is set gets an entry of its own. No entry stays in the ring for longer than
-  // kLongestTimer, so that a client that chooses earlier and earlier deadlines cannot fill it; cancel_late() sets the
-  // next one.
-  void set_timer(TimePoint when) TUTTI_REQUIRES(mutex_) {
-    const TimePoint now = real_clock().steady();
-    if (when == TimePoint::max() || when >= timer_) return;
-    when = std::min(when, now + kLongestTimer);
-    if (when >= timer_) return;
-    timer_ = when;
-    const auto left = std::max<Duration>(when - now, Duration::zero()) + kTimerSlack;
+  void set_timer(TimePoint deadline) TUTTI_REQUIRES(mutex_) {
+    const auto left = timer_.watch(deadline, real_clock().steady());
+    if (!left) return;
     io_uring_sqe* entry = next_entry();
     __kernel_timespec time{};
-    time.tv_sec = left / std::chrono::seconds(1);
-    time.tv_nsec = (left % std::chrono::seconds(1)).count();
+    time.tv_sec = *left / std::chrono::seconds(1);
+    time.tv_nsec = (*left % std::chrono::seconds(1)).count();
     io_uring_prep_timeout(entry, &time, 0, 0);
     io_uring_sqe_set_data(entry, &timer_entry_);
     flush();  // the kernel copies `time`
   }
 
   // A timeout has ended.
-  void cancel_late() TUTTI_REQUIRES(mutex_) {
-    const TimePoint now = real_clock().steady();
-    timer_ = TimePoint::max();
+  void cancel_late(TimePoint now) TUTTI_REQUIRES(mutex_) {
     TimePoint next = TimePoint::max();
     for (Operation* operation : in_ring_) {
       if (operation->deadline >= now) {
@@ -395,7 +387,7 @@ class PosixEngine final : public Engine {
       timer_ended = timer_ended || completion.data == &timer_entry_;
       if (completion.data != nullptr && completion.operation() != nullptr) unwatch(*completion.operation());
     }
-    if (timer_ended && real_clock().steady() >= timer_) cancel_late();  // else a later entry than the one that is set
+    if (const TimePoint now = real_clock().steady(); timer_ended && timer_.ended(now)) cancel_late(now);
   }
 
   void reap() {
@@ -463,13 +455,10 @@ class PosixEngine final : public Engine {
 
   // Addresses that mark entries of the ring that belong to no operation.
   static inline char timer_entry_ = 0, cancel_entry_ = 0;
-  static constexpr Duration kLongestTimer = std::chrono::seconds(1);
-  static constexpr Duration kTimerSlack =
-      std::chrono::milliseconds(1);  // operations at their deadline are still in time
 
-  Mutex mutex_;                                                  // guards submission
-  std::vector<Operation*> in_ring_ TUTTI_GUARDED_BY(mutex_);     // writes with deadlines
-  TimePoint timer_ TUTTI_GUARDED_BY(mutex_) = TimePoint::max();  // the earliest timeout entry in the ring
+  Mutex mutex_;                                               // guards submission
+  std::vector<Operation*> in_ring_ TUTTI_GUARDED_BY(mutex_);  // writes with deadlines
+  RingTimer timer_ TUTTI_GUARDED_BY(mutex_);
   io_uring ring_{};
   Personalities personalities_{ring_};
   std::unique_ptr<Workers> copiers_ TUTTI_GUARDED_BY(mutex_);  // from the first copy on

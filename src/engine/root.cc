@@ -172,7 +172,10 @@ int open_at_once(int located, int flags) {
 }  // namespace
 
 Root::Root(std::string directory, int descriptor, const Options& options)
-    : directory_(std::move(directory)), descriptor_(descriptor), options_(options), files_(options.max_open_files) {}
+    : directory_(std::move(directory)),
+      descriptor_(descriptor),
+      options_(options),
+      files_(options.max_open_files, options.workers) {}
 
 Root::~Root() {
   close(descriptor_);

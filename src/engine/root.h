@@ -13,6 +13,7 @@ class Root final : public FileSystem {
   struct Options {
     bool direct = false;  // also open files with O_DIRECT where the file system supports it
     std::size_t max_open_files = 4096;
+    Workers* workers = nullptr;  // as in BackingFile
   };
 
   static Result<std::unique_ptr<Root>> open(const std::string& directory, const Options& options);

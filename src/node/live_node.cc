@@ -102,13 +102,13 @@ class LiveNode final : public Node {
 
 Result<void> LiveNode::open() {
   if (options_.listen.empty()) return fail(ErrorCode::kInvalid, "a node needs at least one endpoint to listen on");
-  auto root = Root::open(options_.directory, {options_.direct, options_.max_open_files});
+  workers_ = make_live_workers(std::max<std::size_t>(1, options_.worker_threads));
+  auto root = Root::open(options_.directory, {options_.direct, options_.max_open_files, workers_.get()});
   if (!root) return Failure(root.error());
   root_ = std::move(*root);
   auto engine = make_engine(options_);
   if (!engine) return Failure(engine.error());
   engine_ = std::move(*engine);
-  workers_ = make_live_workers(std::max<std::size_t>(1, options_.worker_threads));
   auto jobs =
       net::make_job_check(options_.job_check, options_.job_command, [name = options_.name](const std::string& why) {
         spdlog::warn("{}: job numbers cannot be checked: {}. Until they can, jobs count as their user's.", name, why);
