@@ -213,8 +213,9 @@ void NodeService::received(const net::ConnectionPointer& from, net::Incoming mes
   const auto type = static_cast<unsigned>(header.type);
   if (type >= static_cast<unsigned>(wire::Type::kPolicyShow)) return receive_control(from, session, message);
   if (auto allowed = may_act_for(*session->caller()); !allowed) {
-    // A reply to a message that needs none would be counted nowhere, and the client need not read it.
-    if (wire::is_one_way(header.type)) return from->close(allowed.error());
+    // A reply to a message that needs none would be counted nowhere, and the client need not read it. The connection
+    // stays open: the client learns the reason from the reply to its first request.
+    if (wire::is_one_way(header.type)) return;
     return from->send({.frame = wire::encode_failure(header.type, header.tag, wire::to_head(allowed.error()))});
   }
   if (wire::is_one_way(header.type)) return receive_one_way(from, *session, std::move(message));
