@@ -101,6 +101,7 @@ Result<pid_t> start_node(const LocalCluster& local, const std::string& name, con
       fcntl(kPipe, F_SETFD, 0);
     else
       dup2(pipe.reading_end(), kPipe);
+    close_range(kPipe + 1, ~0U, 0);  // such as a lock that the caller of `tutti up` holds
     execv("/proc/self/exe", arguments.data());
     _exit(127);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A cluster with real processes, sockets and files, used as an administrator and a user would.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -149,6 +150,18 @@ TEST_F(ClusterTest, OneCommandUpAndPlainFiles) {
   EXPECT_EQ(on_cluster({"status"}).status, 0);
   EXPECT_EQ(tutti({"down", "--dir", directory_}).status, 0);
   EXPECT_EQ(on_cluster({"status"}).status, 1);
+}
+
+// A script that holds a lock (flock) and runs `tutti up` releases the lock when it ends.
+TEST_F(ClusterTest, NodesKeepNoDescriptorsOfTheirCaller) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  up({"--nodes", "1"});
+  close(ends[1]);
+  ASSERT_EQ(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+  char byte = 0;
+  EXPECT_EQ(read(ends[0], &byte, 1), 0) << "the writing end is still open";
+  close(ends[0]);
 }
 
 TEST_F(ClusterTest, AKilledClusterCanBeStartedAgain) {
