@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tutti::node {
 
 void LimitDistributor::Bucket::fill(const Flow& flow, TimePoint now) {
   const double seconds = std::chrono::duration<double>(std::max(Duration{}, now - filled)).count();
-  unassigned += flow.rate * seconds;
+  unassigned += std::min(rate, flow.rate) * seconds;  // since when the rate has changed is not known
   rate = flow.rate;
   filled = now;
   double waiting = 0;
@@ -35,11 +36,19 @@ std::uint64_t LimitDistributor::Bucket::grant(std::size_t node, std::uint64_t wa
     all += asker.entitled;
     most = std::max(most, asker.entitled);
   }
-  const auto paid = static_cast<std::uint64_t>(std::max(0.0, std::floor(own.entitled)));
+  const auto paid = static_cast<std::uint64_t>(std::clamp(std::floor(own.entitled), 0.0, 0x1p62));
   std::uint64_t granted = std::min(wanted, paid);
   if (granted < next && all >= 0 && own.entitled >= most) granted = next;
   own.entitled -= static_cast<double>(granted);
   return granted;
+}
+
+// Debts stay.
+void LimitDistributor::Bucket::start_empty(TimePoint now) {
+  for (const auto& [node, asker] : askers) unassigned += asker.entitled;
+  askers.clear();
+  unassigned = std::min(unassigned, 0.0);
+  filled = now;
 }
 
 bool LimitDistributor::Bucket::overdrawn(TimePoint now) const {
@@ -53,6 +62,7 @@ std::vector<LimitGrant> LimitDistributor::ask(std::size_t node, std::span<const 
   const double part = static_cast<double>(shares.counted) / static_cast<double>(shares.nodes);
   const double burst_seconds = std::chrono::duration<double>(burst).count();
   std::vector<LimitGrant> grants;
+  if (shares.counted > 0) resume(now);
   for (const LimitDemand& demand : demands) {
     Limit& limit = limits_[demand.key];
     if (limit.used == TimePoint{}) limit.bytes.filled = limit.requests.filled = now;
@@ -75,6 +85,14 @@ std::vector<LimitGrant> LimitDistributor::ask(std::size_t node, std::span<const 
   }
   forget_unused(now);
   return grants;
+}
+
+void LimitDistributor::resume(TimePoint now) {
+  if (!std::exchange(paused_, false)) return;
+  for (auto& [key, limit] : limits_) {
+    limit.bytes.start_empty(now);
+    limit.requests.start_empty(now);
+  }
 }
 
 void LimitDistributor::forget_unused(TimePoint now) {

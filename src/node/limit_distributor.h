@@ -25,6 +25,9 @@ class LimitDistributor {
     std::size_t counted = 0;
     std::size_t nodes = 1;
   };
+  // It has no shares now and grants nothing; another node may distribute. When it has shares again, its buckets are
+  // empty: what they could have saved may have been granted by the other node.
+  void pause() { paused_ = true; }
   // Grants for the demands of `node`, for the limits that have something to grant.
   std::vector<LimitGrant> ask(std::size_t node, std::span<const LimitDemand> demands, Duration burst, Shares shares,
                               TimePoint now);
@@ -50,6 +53,7 @@ class LimitDistributor {
       double rate = 0, burst = 0;
     };
     void fill(const Flow& flow, TimePoint now);
+    void start_empty(TimePoint now);
     std::uint64_t grant(std::size_t node, std::uint64_t wanted, std::uint64_t next);
     bool overdrawn(TimePoint now) const;
   };
@@ -58,8 +62,10 @@ class LimitDistributor {
     TimePoint used{};
   };
 
+  void resume(TimePoint now);
   void forget_unused(TimePoint now);
 
+  bool paused_ = false;
   std::map<LimitKey, Limit> limits_;
   std::size_t tidy_at_ = 4096;
 };

@@ -77,6 +77,22 @@ TEST(LimitDistributor, AShareIsWorthItsPartOfTheLimit) {
   EXPECT_EQ(ask(distributor, 0, bytes(1'000'000, 300'000, 1000), TimePoint{6s}, 0), 0);
 }
 
+// One node distributes, then another one, then the first one again: what each of them could have saved was granted by
+// the other.
+TEST(LimitDistributor, StartsEmptyWhenItHasSharesAgain) {
+  LimitDistributor distributors[2];
+  constexpr std::uint64_t kRate = 1'000'000;
+  std::uint64_t granted = 0;
+  TimePoint now{1s};
+  for (int i = 0; i < 10; ++i) {
+    for (const TimePoint end = now + 100ms; now < end; now += 10ms)
+      granted += ask(distributors[i % 2], 0, bytes(kRate, 300'000, 1000), now);
+    distributors[i % 2].pause();
+  }
+  EXPECT_LE(granted, kRate + kRate / 20 + 1000);
+  EXPECT_GE(granted, kRate * 8 / 10);
+}
+
 TEST(LimitDistributor, GivesOnWhatIsReturned) {
   LimitDistributor distributor;
   EXPECT_EQ(ask(distributor, 0, bytes(1'000'000, 200'000, 200'000), TimePoint{1s}), 200'000);

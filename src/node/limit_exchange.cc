@@ -111,6 +111,7 @@ void LimitExchange::tick() {
       distributor_ = options_.own;
       disconnect_all(now, actions);
     }
+    if (shares(now) == 0) mine_.pause();
     if (active || (was_asked_ != TimePoint::min() && now < was_asked_ + kRetryInterval)) {
       if (distributor_ == options_.own) look_for_absent(now, actions);
       actions.wake_at = std::min(actions.wake_at, now + kRenewInterval);
@@ -330,6 +331,7 @@ Result<wire::LimitShareReply> LimitExchange::answer(const wire::LimitShareReques
     nodes_[node].given_until =
         request.share_since == TimePoint{} ? TimePoint{} : std::min(request.share_since, now) + kLease;
     const LimitDistributor::Shares counted{.counted = shares(now), .nodes = nodes_.size()};
+    if (counted.counted == 0) mine_.pause();
     for (const LimitGrant& grant : mine_.ask(node, demands, request.burst, counted, now))
       reply.grants.push_back({to_wire(grant.key), to_wire(grant.amount)});
   }

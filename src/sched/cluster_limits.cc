@@ -118,17 +118,20 @@ bool ClusterLimits::take(std::span<const AllowancePointer> allowances, Bytes len
 }
 
 // What waits, up to a burst, and for requests that arrive before the next grant twice of what was used since the last
-// one. All servers together keep at most a burst for later requests.
+// one. All servers together keep at most a burst for later requests, and for those that another limit delays.
 LimitDemand ClusterLimits::demand_of(Allowance& allowance) const {
   LimitDemand demand{.key = allowance.key, .limit = allowance.limit, .waiting = allowance.waiting};
   const LimitAmount burst = allowance.limit.during(burst_);
   const std::size_t servers = servers_;
   for_each_resource(allowance.limit, [&](auto part) {
     const std::uint64_t next = allowance.waiting.requests > 0 ? allowance.short_of.*part : 0;
-    const std::uint64_t later = std::min(2 * (allowance.used.*part), burst.*part / servers);
-    const std::uint64_t useful = std::max({std::min(allowance.waiting.*part, burst.*part), next, later});
     std::uint64_t& left = allowance.left.*part;
-    if (left > useful) demand.returned.*part = left - std::exchange(left, useful);
+    const bool delayed = next <= left && allowance.used.*part == 0;  // by another limit, or by the device
+    const std::uint64_t soon =
+        std::min(allowance.waiting.*part, delayed ? std::min(left, burst.*part / servers) : burst.*part);
+    const std::uint64_t later = std::min(2 * (allowance.used.*part), burst.*part / servers);
+    const std::uint64_t useful = std::max({soon, next, later});
+    if (left > useful) demand.returned.*part = std::exchange(left, useful) - useful;
     demand.wanted.*part = useful - left;
     demand.next.*part = next > left ? next - left : 0;
   });
