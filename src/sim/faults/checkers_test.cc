@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "sim/faults/history.h"
+#include "sim/faults/limit_run.h"
 #include "sim/faults/name_model.h"
 #include "sim/faults/neighbours.h"
 
@@ -261,6 +262,17 @@ TEST(Neighbours, TimesBesideASickClientAreCompared) {
   NeighbourTimes failing = healthy;
   failing[1].failed = 1;
   EXPECT_THAT(compare(healthy, failing), testing::ElementsAre(HasSubstr("fail")));
+}
+
+TEST(Limits, TheBusiestSecondCounts) {
+  constexpr Nanoseconds kMillisecond = 1'000'000;
+  std::vector<ServedRequest> served;
+  for (Nanoseconds i = 0; i < 30; ++i) served.push_back({i * 100 * kMillisecond, 1});
+  EXPECT_EQ(most_in_a_second(served, {}), 10);
+  served.insert(served.begin() + 15, {1450 * kMillisecond, 5});
+  EXPECT_EQ(most_in_a_second(served, {}), 15);
+  EXPECT_EQ(most_in_a_second(served, {{1400 * kMillisecond, 1500 * kMillisecond}}), 10);
+  EXPECT_EQ(most_in_a_second({}, {}), 0);
 }
 
 // Without shares of the memory for reads, clients that do not read their replies stop the large reads of the others.

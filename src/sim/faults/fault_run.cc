@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "sim/faults/fault_machines.h"
+#include "sim/faults/limit_run.h"
 #include "sim/faults/neighbours.h"
 
 namespace tutti::sim {
@@ -14,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kSeedsPerNeighbours = 4;  // every fourth seed: two long runs with many messages
+constexpr std::uint64_t kSeedsPerRun = 4;  // of neighbours and of limits: long runs with many messages
 
 class FaultRun {
  public:
@@ -184,19 +185,21 @@ std::uint64_t FaultOutcome::all_operations() const {
   return std::accumulate(operations.begin(), operations.end(), std::uint64_t{0});
 }
 
-FaultOutcome run_faults(const FaultPlan& plan, std::function<void(const std::string&)> trace) {
+FaultOutcome run_faults(const FaultPlan& plan, const std::function<void(const std::string&)>& trace) {
   FaultOutcome outcome;
   std::vector<std::weak_ptr<const Inode>> inodes;
   {
-    FaultRun run(plan, std::move(trace));
+    FaultRun run(plan, trace);
     outcome = run.run();
     inodes = run.inodes();
   }
   // A request or a session that was not destroyed keeps its file.
   const auto kept = std::ranges::count_if(inodes, [](const auto& inode) { return !inode.expired(); });
   if (kept > 0) outcome.violations.push_back(fmt::format("{} files are in use after the end of all processes", kept));
-  if (plan.seed % kSeedsPerNeighbours != 0) return outcome;
-  for (std::string& what : run_neighbours(plan.seed).violations) outcome.violations.push_back(std::move(what));
+  std::vector<std::string> more;
+  if (plan.seed % kSeedsPerRun == 0) more = run_neighbours(plan.seed).violations;
+  if (plan.seed % kSeedsPerRun == 2) more = run_limits(plan.seed, trace).violations;
+  for (std::string& what : more) outcome.violations.push_back(std::move(what));
   return outcome;
 }
 

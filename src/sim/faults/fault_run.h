@@ -27,6 +27,6 @@ struct FaultOutcome {
 };
 
 // `trace`: called for every fault and operation, with one line.
-FaultOutcome run_faults(const FaultPlan& plan, std::function<void(const std::string&)> trace = {});
+FaultOutcome run_faults(const FaultPlan& plan, const std::function<void(const std::string&)>& trace = {});
 
 }  // namespace tutti::sim
