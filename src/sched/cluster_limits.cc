@@ -96,11 +96,18 @@ bool ClusterLimits::take(std::span<const AllowancePointer> allowances, Bytes len
   bool enough = true;
   {
     Lock lock(mutex_);
+    std::vector<Allowance*> lacking;
     for (const AllowancePointer& allowance : allowances)
       for_each_resource(allowance->limit, [&](auto part) {
-        if (allowance->left.*part >= cost.*part) return;
-        enough = false;
-        allowance->short_of.*part = std::max(allowance->short_of.*part, cost.*part);
+        const std::uint64_t needed = std::max(cost.*part, allowance->reserved.*part);
+        if (allowance->left.*part >= needed) return;
+        if (lacking.empty() || lacking.back() != allowance.get()) lacking.push_back(allowance.get());
+        allowance->short_of.*part = std::max(allowance->short_of.*part, needed);
+      });
+    enough = lacking.empty();
+    if (lacking.size() == 1)
+      for_each_resource(lacking[0]->limit, [&](auto part) {
+        lacking[0]->reserved.*part = std::max(lacking[0]->reserved.*part, cost.*part);
       });
     for (const AllowancePointer& allowance : allowances) {
       if (!enough) break;
@@ -109,7 +116,7 @@ bool ClusterLimits::take(std::span<const AllowancePointer> allowances, Bytes len
       ++allowance->used.requests;
       allowance->waiting.bytes -= cost.bytes;
       --allowance->waiting.requests;
-      allowance->short_of = {};
+      allowance->short_of = allowance->reserved = {};
     }
     if (!enough && !std::exchange(told_, true)) call = starved_;
   }
@@ -135,7 +142,7 @@ LimitDemand ClusterLimits::demand_of(Allowance& allowance) const {
     demand.wanted.*part = useful - left;
     demand.next.*part = next > left ? next - left : 0;
   });
-  if (allowance.waiting.requests == 0) allowance.short_of = {};
+  if (allowance.waiting.requests == 0) allowance.short_of = allowance.reserved = {};
   allowance.used = {};
   return demand;
 }

@@ -79,6 +79,8 @@ class ClusterLimits {
     LimitAmount left{};      // granted and not used
     LimitAmount used{};      // since the last demands()
     LimitAmount short_of{};  // the cost of the largest request that was refused since one was served
+    // The cost of a request that only this limit delays. Smaller requests of other jobs must not use it up.
+    LimitAmount reserved{};
   };
   using AllowancePointer = std::shared_ptr<Allowance>;
 
@@ -115,7 +117,8 @@ class ClusterLimits {
   AllowancePointer open(const LimitKey& key, const RateLimit& limit);
   void arrived(Allowance& allowance, Bytes length);
   void left(Allowance& allowance, Bytes length);  // without being served
-  // Takes the cost of a request from all of them, or nothing from any.
+  // Takes the cost of a request from all of them, or nothing from any. Call it for jobs in the order in which they are
+  // to be served: a request that only one of its limits delays is served before later and smaller ones of that limit.
   bool take(std::span<const AllowancePointer> allowances, Bytes length);
   // Changes with every grant.
   std::uint64_t version() const { return version_; }

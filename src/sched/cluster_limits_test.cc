@@ -59,5 +59,35 @@ TEST_F(TwoLimits, GrantsThatAnotherLimitDelaysAreReturned) {
   EXPECT_FALSE(limits_.take(both_, kLength));
 }
 
+// A job with large requests and one with small ones share the limit of their user. Each grant is used up by small
+// requests before it is enough for a large one.
+TEST_F(TwoLimits, SmallRequestsDoNotStarveALargeOne) {
+  const std::vector<ClusterLimits::AllowancePointer> small = {both_[1]};
+  constexpr Bytes kLarge(16'000);
+  for (const auto& allowance : both_) limits_.arrived(*allowance, kLarge);
+  grant(0, 50'000);
+  int served = 0;
+  bool large_served = false;
+  for (int round = 0; round < 20 && !large_served; ++round) {
+    grant(1, 3000);
+    large_served = limits_.take(both_, kLarge);  // the policy tries it first
+    while (!large_served && limits_.take(small, kLength)) ++served;
+  }
+  EXPECT_TRUE(large_served);
+  EXPECT_EQ(served, 0);
+  grant(1, 3000);
+  EXPECT_TRUE(limits_.take(small, kLength));
+}
+
+// It waits for its own limit, too: other jobs of the user go on.
+TEST_F(TwoLimits, ARequestThatTwoLimitsDelayReservesNothing) {
+  const std::vector<ClusterLimits::AllowancePointer> small = {both_[1]};
+  constexpr Bytes kLarge(16'000);
+  for (const auto& allowance : both_) limits_.arrived(*allowance, kLarge);
+  grant(1, 3000);
+  EXPECT_FALSE(limits_.take(both_, kLarge));
+  EXPECT_TRUE(limits_.take(small, kLength));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -342,12 +342,19 @@ class LimitRun {
   }
 
   // After the faults, the jobs are served as much as their limits.
-  void check_progress(LimitOutcome& outcome) const {
-    const double seconds = std::chrono::duration<double>(kProgress).count();
-    double all = 0, expected = 0, slow = 0;
-    for (const ServedRequest& request : uses_[0].bytes)
-      if (request.when >= (kLength - kProgress).count()) all += request.amount / seconds;
-    for (const LimitedJob& job : plan_.jobs) {
+  void check_progress(LimitOutcome& outcome) {
+    const auto at_the_end = [](const LimitUse& use) {
+      double sum = 0;
+      for (const ServedRequest& request : use.bytes)
+        if (request.when >= (kLength - kProgress).count()) sum += request.amount;
+      return sum / std::chrono::duration<double>(kProgress).count();
+    };
+    const double all = at_the_end(uses_[0]);
+    double expected = 0, slow = 0;
+    for (std::size_t i = 0; i < plan_.jobs.size(); ++i) {
+      const LimitedJob& job = plan_.jobs[i];
+      say(fmt::format("job {} ({}, {} writes of {} bytes, limit {}) is served {:.0f} bytes/s", i + 1, job.name,
+                      job.depth, job.size, job.limit.any() ? text_of(job.limit) : "none", at_the_end(uses_[2 + i])));
       // A request waits for a grant for up to kAskInterval, and another one follows it.
       constexpr double kWait = 2 * std::chrono::duration<double>(node::LimitExchange::kAskInterval).count();
       double most = static_cast<double>(job.depth * job.size) / kWait;
