@@ -73,7 +73,9 @@ std::vector<LimitGrant> LimitDistributor::ask(std::size_t node, std::span<const 
       bucket.unassigned += static_cast<double>(demand.returned.*amount);
       Asker& asker = bucket.askers[node];
       asker.asked = now;
-      asker.waiting = static_cast<double>(std::max(demand.waiting.*amount, demand.wanted.*amount));
+      // A node that wants nothing has what it can use, and waits for something else.
+      const std::uint64_t waiting = std::max(demand.waiting.*amount, demand.wanted.*amount);
+      asker.waiting = demand.wanted.*amount > 0 ? static_cast<double>(waiting) : 0;
       const double flow = static_cast<double>(demand.limit.*rate) * part;
       bucket.fill({.rate = flow, .burst = flow * burst_seconds}, now);
       if (demand.wanted.*amount > 0 && shares.counted > 0)

@@ -77,6 +77,24 @@ TEST(LimitDistributor, AShareIsWorthItsPartOfTheLimit) {
   EXPECT_EQ(ask(distributor, 0, bytes(1'000'000, 300'000, 1000), TimePoint{6s}, 0), 0);
 }
 
+// One node has a request's worth of requests and waits for bytes, another one has bytes and waits for a request. What a
+// node does not want, it must not be entitled to.
+TEST(LimitDistributor, ANodeThatWantsNothingIsEntitledToNothing) {
+  LimitDistributor distributor;
+  std::uint64_t bytes_granted = 0, requests_granted = 0;
+  for (TimePoint now{1s}; now < TimePoint{5s}; now += 10ms) {
+    LimitDemand demand{.key = kKey, .limit = {10'000, 10}, .waiting = {100'000, 100}};  // a burst is half a request
+    demand.wanted.bytes = demand.next.bytes = 1000;
+    for (const LimitGrant& grant : distributor.ask(0, std::span(&demand, 1), 50ms, {.counted = 4, .nodes = 4}, now))
+      bytes_granted += grant.amount.bytes;
+    demand.wanted = demand.next = {.bytes = 0, .requests = 1};
+    for (const LimitGrant& grant : distributor.ask(1, std::span(&demand, 1), 50ms, {.counted = 4, .nodes = 4}, now))
+      requests_granted += grant.amount.requests;
+  }
+  EXPECT_NEAR(static_cast<double>(bytes_granted), 40'000, 2000);
+  EXPECT_NEAR(static_cast<double>(requests_granted), 40, 2);
+}
+
 // One node distributes, then another one, then the first one again: what each of them could have saved was granted by
 // the other.
 TEST(LimitDistributor, StartsEmptyWhenItHasSharesAgain) {
