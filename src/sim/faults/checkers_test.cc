@@ -275,6 +275,21 @@ TEST(Limits, TheBusiestSecondCounts) {
   EXPECT_EQ(most_in_a_second({}, {}), 0);
 }
 
+// Seeds that found a defect: returned grants that were lost (5000038, 5000050), more than the bound (5000022, 5000046,
+// 5000058), and jobs that were not served any more (74, 98, 7100382).
+class FixedLimits : public testing::TestWithParam<std::uint64_t> {};
+
+TEST_P(FixedLimits, Hold) {
+  const LimitOutcome outcome = run_limits(GetParam());
+  EXPECT_THAT(outcome.violations, testing::IsEmpty());
+  EXPECT_GT(outcome.requests, 1000u);
+  EXPECT_GT(outcome.faults, 3u);
+  EXPECT_GT(outcome.checked, 0.5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, FixedLimits,
+                         testing::Values(74, 98, 5000022, 5000038, 5000046, 5000050, 5000058, 7100382));
+
 // Without shares of the memory for reads, clients that do not read their replies stop the large reads of the others.
 // Seeds with a slow reader, a pause, half-open connections and lost replies.
 class FixedNeighbours : public testing::TestWithParam<std::uint64_t> {};
