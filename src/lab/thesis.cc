@@ -135,6 +135,8 @@ Result<ExperimentResult> compare(const LabOptions& options, const std::string& n
   result.device = device_of(options.mode, live_factor);
   result.columns = {"coordination", "total I/O s", "mean I/O s", "makespan s", "phase deviation %", "slowdown"};
   IoTimes io;
+  Repeat repeat{.seeds = options.mode == Mode::kLive ? 1u : kSeeds, .slowdown = true, .slow_motion = kLiveSlowMotion};
+  std::vector<std::vector<double>> alone;  // the same for all kinds of coordination
   for (const std::string how : {"base", "backoff", "fifo"}) {
     const auto scenario_of = [&](std::uint64_t seed) {
       Scenario scenario = with_jobs(jobs, how, seed);
@@ -142,10 +144,10 @@ Result<ExperimentResult> compare(const LabOptions& options, const std::string& n
       if (options.mode == Mode::kLive) shorten(live_factor, scenario);
       return scenario;
     };
-    const auto measured =
-        average(options.mode, scenario_of,
-                {.seeds = options.mode == Mode::kLive ? 1u : kSeeds, .slowdown = true, .slow_motion = kLiveSlowMotion});
+    const auto measured = average(options.mode, scenario_of, repeat);
     if (!measured) return Failure(measured.error());
+    alone = measured->alone;
+    repeat.alone = &alone;
     io[how] = measured->io_times;
     result.rows.push_back({coordination_name(how), measured->io_time * static_cast<double>(jobs.size()),
                            measured->io_time, measured->makespan, 100 * measured->phase_deviation, measured->slowdown});
@@ -200,16 +202,19 @@ Result<std::map<std::string, Averages>> compare_over_seeds(
     ExperimentResult& result) {
   const ScaleSize size = scale_size(options.mode);
   std::map<std::string, Averages> measured;
+  Repeat repeat{.seeds = size.sets, .slowdown = true, .slow_motion = kLiveSlowMotion};
   for (const std::string& how : ways) {
+    if (!measured.empty()) repeat.alone = &measured.begin()->second.alone;  // the same for all kinds of coordination
     say(options, fmt::format("thesis-scale: {} jobs, {}", name, coordination_name(how)));
-    const auto averages = average(options.mode,
-                                  [&](std::uint64_t seed) {
-                                    Scenario scenario = with_jobs(draw(seed), how, seed);
-                                    fit_to(options.mode, scenario);
-                                    if (size.factor != 1) shorten(size.factor, scenario);
-                                    return scenario;
-                                  },
-                                  {.seeds = size.sets, .slowdown = true, .slow_motion = kLiveSlowMotion});
+    const auto averages = average(
+        options.mode,
+        [&](std::uint64_t seed) {
+          Scenario scenario = with_jobs(draw(seed), how, seed);
+          fit_to(options.mode, scenario);
+          if (size.factor != 1) shorten(size.factor, scenario);
+          return scenario;
+        },
+        repeat);
     if (!averages) return Failure(averages.error());
     result.rows.push_back({name, coordination_name(how), averages->io_time, averages->makespan,
                            100 * averages->phase_deviation, averages->slowdown});

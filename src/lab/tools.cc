@@ -28,10 +28,11 @@ void run_all(const std::vector<std::function<void()>>& tasks) {
   for (std::thread& thread : threads) thread.join();
 }
 
-Result<sim::MeasuredRun> measure(Mode mode, const Scenario& scenario, const Repeat& repeat) {
+Result<sim::MeasuredRun> measure(Mode mode, const Scenario& scenario, const Repeat& repeat, std::size_t seed) {
   sim::MeasureOptions options;
   options.full = mode == Mode::kFull;
   options.slowdown = repeat.slowdown;
+  if (repeat.alone) options.alone = (*repeat.alone)[seed];
   options.bound = repeat.bound;
   options.finishes = static_cast<bool>(repeat.inspect);
   if (mode == Mode::kLive)
@@ -51,7 +52,7 @@ Result<Averages> average(Mode mode, const std::function<Scenario(std::uint64_t s
   Averages sum;
   for (unsigned i = 0; i < repeat.seeds; ++i)
     tasks.push_back([&, i] {
-      auto measured = measure(mode, make(repeat.first + i), repeat);
+      auto measured = measure(mode, make(repeat.first + i), repeat, i);
       if (!measured) {
         runs[i] = Failure(measured.error());
         return;
@@ -89,6 +90,8 @@ Result<Averages> average(Mode mode, const std::function<Scenario(std::uint64_t s
     sum.io_time += run->io_time * share;
     sum.bound += run->bound * share;
     sum.mean_batch += run->mean_batch * share;
+    auto& alone = sum.alone.emplace_back();
+    for (const sim::ApplicationMetrics& application : run->applications) alone.push_back(application.alone);
   }
   return sum;
 }

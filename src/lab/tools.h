@@ -33,7 +33,8 @@ struct Averages {
   double bound = 0;  // lower bound of the mean phase
   double mean_batch = 0;
   std::vector<double> phases, makespans, operations, io_times, slowdowns, bandwidths, deviations;  // of each seed
-  std::vector<sim::Activity> timeline;                                                             // of the first seed
+  std::vector<std::vector<double>> alone;  // of each seed, by application: its mean phase alone, in seconds
+  std::vector<sim::Activity> timeline;     // of the first seed
 };
 
 // The first seed of every experiment. Policies and models were tuned with seeds up to 3020; claims use other seeds.
@@ -42,6 +43,8 @@ inline constexpr std::uint64_t kFirstSeed = 4001;
 struct Repeat {
   unsigned seeds = 1;  // number of seeds, from `first` on
   bool slowdown = false;
+  // Averages::alone of the same scenarios under another policy; nullptr: measure them, if `slowdown` is set.
+  const std::vector<std::vector<double>>* alone = nullptr;
   bool bound = false;
   double slow_motion = 1;  // of live runs (LiveOptions)
   std::uint64_t first = kFirstSeed;
@@ -49,8 +52,8 @@ struct Repeat {
   std::function<void(std::size_t, const sim::MeasuredRun&)> inspect{};
 };
 
-// Runs one scenario.
-Result<sim::MeasuredRun> measure(Mode mode, const Scenario& scenario, const Repeat& repeat);
+// Runs one scenario. `seed` counts from 0.
+Result<sim::MeasuredRun> measure(Mode mode, const Scenario& scenario, const Repeat& repeat, std::size_t seed = 0);
 
 // `make` builds the scenario for a seed. Simulations run on all cores; the result does not depend on the number of
 // cores. Live runs are made one after the other.

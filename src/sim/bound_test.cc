@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/bound.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/prng.h"
 #include "sim/metrics.h"
@@ -75,6 +77,32 @@ TEST(OpenShopBound, IsComputedOnlyWhereNoScheduleCanBeatIt) {
   scenario.timeout = {};
   scenario.servers.read_ahead = Bytes(128 << 10);
   EXPECT_EQ(bound(), 0);
+}
+
+TEST(MeasureTest, TimesAloneOfAnotherPolicyReplaceRuns) {
+  Scenario scenario;
+  scenario.servers.device = *device_preset("nvme");
+  for (const std::uint64_t size : {1u, 3u, 9u})
+    scenario.applications.push_back({.name = fmt::format("of {} MiB", size), .size = Bytes(size << 20)});
+  std::size_t runs = 0;
+  MeasureOptions options;
+  options.run = [&](const Scenario& each, const RunOptions& how) {
+    ++runs;
+    return run(each, how);
+  };
+  scenario.servers.policy.name = "concert";
+  const Metrics own = measure(scenario, options)->metrics;
+  EXPECT_EQ(std::exchange(runs, 0), 4u);
+  scenario.servers.policy.name = "fifo";
+  const Metrics fifo = measure(scenario, options)->metrics;
+  EXPECT_EQ(std::exchange(runs, 0), 4u);
+  scenario.servers.policy.name = "concert";
+  for (const ApplicationMetrics& application : fifo.applications) options.alone.push_back(application.alone);
+  const Metrics given = measure(scenario, options)->metrics;
+  EXPECT_EQ(runs, 1u);
+  EXPECT_GT(given.slowdown, 1);
+  EXPECT_EQ(given.slowdown, own.slowdown);
+  EXPECT_EQ(given.fairness, own.fairness);
 }
 
 }  // namespace

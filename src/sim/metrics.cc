@@ -169,8 +169,8 @@ Result<MeasuredRun> measure(const Scenario& scenario, const MeasureOptions& opti
     if (outcome->stuck.size() > 10) message += fmt::format("\n  and {} more", outcome->stuck.size() - 10);
     return fail(ErrorCode::kTimeout, message);
   }
-  std::vector<double> alone;
-  if (options.slowdown) {
+  std::vector<double> alone = options.alone;
+  if (options.slowdown && alone.empty()) {
     auto times = alone_times(scenario, options);
     if (!times) return Failure(times.error());
     alone = std::move(*times);

@@ -55,8 +55,10 @@ struct Metrics {
 };
 
 struct MeasureOptions {
-  bool full = false;      // RunOptions::full, also for the runs of single applications
-  bool slowdown = true;   // also run every distinct application alone, under fifo
+  bool full = false;     // RunOptions::full, also for the runs of single applications
+  bool slowdown = true;  // also run every distinct application alone, under fifo
+  // ApplicationMetrics::alone of the same applications under another policy, used instead of such runs.
+  std::vector<double> alone{};
   bool bound = true;      // compute the bound; keeps the demands of all phases in memory
   bool finishes = false;  // RunOptions::finishes
   std::function<void(Duration, std::uint64_t)> progress{};
