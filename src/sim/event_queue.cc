@@ -2,61 +2,112 @@
 #include "sim/event_queue.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 namespace tutti::sim {
+namespace {
 
-void EventQueue::add(const Event& event) {
-  if (count_ == kAhead || !heap_.empty() || !heads_.empty()) {
-    if (at(count_ - 1) < event) return heap_.push(event);
-    heap_.push(at(--count_));
+constexpr std::size_t kFew = 64;    // events that are sorted together
+constexpr std::size_t kMost = 256;  // in the array; inserting into a longer one would take long
+
+}  // namespace
+
+// It was scheduled last, so that it comes after all events of its time.
+void EventQueue::insert(const Event& event) {
+  if (near_.size() >= kMost) {
+    shorten();
+    if (event.time > horizon_) {
+      ++in_buckets_;
+      return add_to_bucket(event);
+    }
   }
-  std::size_t place = count_++;
-  for (; place > 0 && event < at(place - 1); --place) at(place) = at(place - 1);
-  at(place) = event;
+  const auto earlier = [](std::int64_t time, const Event& other) { return time < other.time; };
+  const auto first = near_.begin() + static_cast<std::ptrdiff_t>(first_);
+  near_.insert(std::upper_bound(first, near_.end(), event.time, earlier), event);
 }
 
-void EventQueue::end_many() {
-  constexpr std::size_t kFew = 8;
-  collecting_ = false;
-  if (collected_.size() > kFew)
-    add_run();
-  else
-    for (const Event& event : collected_) add(event);
-  collected_.clear();
+// Of a time after the horizon.
+EventQueue::Place EventQueue::place_of(std::int64_t time) const {
+  const auto unsigned_time = static_cast<std::uint64_t>(time);
+  const auto bits = static_cast<unsigned>(std::bit_width(unsigned_time ^ static_cast<std::uint64_t>(horizon_)));
+  const unsigned level = (bits - 1) / kDigit;
+  return {level, static_cast<unsigned>(unsigned_time >> (level * kDigit)) % kValues};
 }
 
-// Those that come before what is in `near_` go there, the others become a run.
-void EventQueue::add_run() {
-  std::sort(collected_.begin(), collected_.end());
-  if (free_runs_.empty()) {
-    free_runs_.push_back(static_cast<std::uint32_t>(runs_.size()));
-    runs_.emplace_back();
-  }
-  std::size_t early = 0;
-  while (early < collected_.size() && (count_ < kAhead || collected_[early] < at(count_ - 1))) add(collected_[early++]);
-  if (early == collected_.size()) return;
-  const std::uint32_t number = free_runs_.back();
-  free_runs_.pop_back();
-  runs_[number].events.assign(collected_.begin() + static_cast<std::ptrdiff_t>(early), collected_.end());
-  runs_[number].next = 0;
-  in_runs_ += runs_[number].events.size();
-  heads_.push({runs_[number].events.front(), number});
+std::vector<Event>& EventQueue::bucket_at(Place place) {
+  used_[place.level] |= static_cast<std::uint8_t>(1u << place.value);
+  used_levels_ |= 1u << place.level;
+  return buckets_[place.level][place.value];
 }
 
-// The first event that is not in `near_`; there is one.
-Event EventQueue::take() {
-  if (heads_.empty() || (!heap_.empty() && heap_.top() < heads_.top().event)) return heap_.pop();
-  const Head head = heads_.top();
-  Run& run = runs_[head.run];
-  --in_runs_;
-  if (++run.next < run.events.size()) {
-    heads_.replace(0, {run.events[run.next], head.run});
-  } else {
-    heads_.pop();
-    run.events.clear();
-    free_runs_.push_back(head.run);
+// Moves the horizon on until the array has enough events, or all.
+void EventQueue::extend() {
+  if (first_ == near_.size()) near_.clear(), first_ = 0;
+  while (used_levels_ != 0) {
+    const auto level = static_cast<unsigned>(std::countr_zero(used_levels_));
+    const auto value = static_cast<unsigned>(std::countr_zero(used_[level]));
+    const std::size_t wanted = near_.size() - first_ + buckets_[level][value].size();
+    if (wanted > kFew && near_.size() - first_ >= kAhead) return;
+    used_[level] &= static_cast<std::uint8_t>(~(1u << value));
+    if (used_[level] == 0) used_levels_ &= ~(1u << level);
+    wanted <= kFew ? append({level, value}) : distribute({level, value});
   }
-  return head.event;
+}
+
+// All of the bucket comes after what is in the array, and before all other buckets.
+void EventQueue::append(Place place) {
+  std::vector<Event>& bucket = buckets_[place.level][place.value];
+  const std::uint64_t range = std::uint64_t{1} << (place.level * kDigit);
+  const auto before = static_cast<std::uint64_t>(horizon_) & ~(range * (kValues - 1));
+  const std::uint64_t horizon = before | range * place.value | (range - 1);  // the last time of the bucket's range
+  horizon_ = static_cast<std::int64_t>(horizon);
+  std::sort(bucket.begin(), bucket.end());
+  near_.insert(near_.end(), bucket.begin(), bucket.end());
+  in_buckets_ -= bucket.size();
+  bucket.clear();
+}
+
+// The first time of the bucket becomes the horizon, its events go into the array, and the others into lower buckets.
+void EventQueue::distribute(Place place) {
+  moving_.swap(buckets_[place.level][place.value]);
+  horizon_ = std::ranges::min_element(moving_, {}, &Event::time)->time;
+  for (const Event& event : moving_) {
+    if (event.time > horizon_) {
+      add_to_bucket(event);
+      continue;
+    }
+    near_.push_back(event);  // in order: events of one time are always in one bucket, in the order of scheduling
+    --in_buckets_;
+  }
+  moving_.clear();
+}
+
+// Moves the later part of a long array back into buckets. Events in buckets of digits below the highest one in which
+// the horizon changes are together in one bucket then.
+void EventQueue::shorten() {
+  near_.erase(near_.begin(), near_.begin() + static_cast<std::ptrdiff_t>(first_));
+  first_ = 0;
+  if (near_.size() < kMost / 2) return;
+  const std::int64_t before = std::exchange(horizon_, near_[kFew].time);
+  const auto later = [](std::int64_t time, const Event& event) { return time < event.time; };
+  const auto end = std::upper_bound(near_.begin(), near_.end(), horizon_, later);
+  if (before > horizon_) {
+    const Place joined = place_of(before);
+    for (unsigned level = 0; level < joined.level; ++level) {
+      for (std::vector<Event>& bucket : buckets_[level]) {
+        if (bucket.empty()) continue;
+        std::vector<Event>& all = bucket_at(joined);
+        all.insert(all.end(), bucket.begin(), bucket.end());
+        bucket.clear();
+      }
+      used_[level] = 0;
+      used_levels_ &= ~(1u << level);
+    }
+  }
+  in_buckets_ += static_cast<std::size_t>(near_.end() - end);
+  for (auto event = end; event != near_.end(); ++event) add_to_bucket(*event);
+  near_.erase(end, near_.end());
 }
 
 }  // namespace tutti::sim

@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/heap.h"
-
 namespace tutti::sim {
 
 enum class EventKind : std::uint8_t {
@@ -34,74 +32,78 @@ struct Event {
   std::uint32_t a = 0;
   std::uint32_t b = 0;
 
-  bool operator<(const Event& other) const {
-    return time != other.time ? time < other.time : sequence < other.sequence;
-  }
+  // One comparison of 128 bits, without a branch that would be mispredicted often. Times are not negative.
+  bool operator<(const Event& other) const { return key() < other.key(); }
   EventKind kind() const { return static_cast<EventKind>(sequence & 0xff); }
+
+ private:
+  __extension__ using Key = unsigned __int128;
+  Key key() const { return Key{static_cast<std::uint64_t>(time)} << 64 | sequence; }
 };
 
-// Most events are in one heap. Events that are scheduled together, such as the messages of one operation, are sorted
-// once and wait in a list of their own, of which only the first is in a heap, so that heaps stay small. The next few
-// events are in an array, so that what they need can be loaded into the cache in time.
+// The next events are in a sorted array, so that what they need can be loaded into the cache in time. Later ones are in
+// buckets, which are sorted only when their turn comes: all events up to `horizon_` are in the array, and the bucket of
+// a later one is the highest digit in which its time differs from the horizon, and the value of that digit. When the
+// array runs low, the first bucket is appended to it, or, if it is large, is distributed over buckets of lower digits.
+// Each event is moved a few times, in sequence; a heap of a million events would be searched in no order.
+//
+// Not thread-safe.
 class EventQueue {
  public:
-  static constexpr std::size_t kAhead = 16;  // events that peek() can see, a power of two
+  static constexpr std::size_t kAhead = 16;  // events that peek() can see
 
-  bool empty() const { return count_ == 0; }
-  std::size_t size() const { return count_ + heap_.size() + in_runs_; }
+  bool empty() const { return first_ == near_.size(); }
+  std::size_t size() const { return near_.size() - first_ + in_buckets_; }
 
   struct Operands {
     std::uint32_t a = 0;
     std::uint32_t b = 0;
   };
 
+  // The time is not negative.
   void push(std::int64_t time, EventKind kind, Operands operands) {
     const Event event{time, (next_sequence_++ << 8) | static_cast<std::uint64_t>(kind), operands.a, operands.b};
-    if (collecting_)
-      collected_.push_back(event);
-    else
-      add(event);
+    if (time <= horizon_) return insert(event);
+    add_to_bucket(event);
+    ++in_buckets_;
+    if (near_.size() - first_ < kAhead) extend();
   }
   // There is one.
   Event pop() {
-    const Event event = at(0);
-    ++first_;
-    --count_;
-    if (!heap_.empty() || !heads_.empty()) at(count_++) = take();
+    const Event event = near_[first_++];
+    if (near_.size() - first_ < kAhead) extend();
     return event;
   }
   // The event that pop() returns after `ahead` others, unless earlier ones are scheduled; nullptr if not known.
-  const Event* peek(std::size_t ahead) const { return ahead < count_ ? &near_[(first_ + ahead) % kAhead] : nullptr; }
-
-  // Between these two calls, many events are scheduled and none is taken.
-  void begin_many() { collecting_ = true; }
-  void end_many();
+  const Event* peek(std::size_t ahead) const {
+    return first_ + ahead < near_.size() ? &near_[first_ + ahead] : nullptr;
+  }
 
  private:
-  struct Run {
-    std::vector<Event> events;  // ascending
-    std::size_t next = 0;
-  };
-  struct Head {  // the first event of a run
-    Event event;
-    std::uint32_t run = 0;
-    bool operator<(const Head& other) const { return event < other.event; }
-  };
+  static constexpr unsigned kDigit = 3;  // bits of a digit
+  static constexpr unsigned kValues = 1 << kDigit;
+  static constexpr unsigned kLevels = 64 / kDigit + 1;
 
-  Event& at(std::size_t place) { return near_[(first_ + place) % kAhead]; }
-  void add(const Event& event);
-  void add_run();
-  Event take();
+  void insert(const Event& event);
+  struct Place {
+    unsigned level = 0, value = 0;
+  };
+  Place place_of(std::int64_t time) const;
+  std::vector<Event>& bucket_at(Place place);
+  void add_to_bucket(const Event& event) { bucket_at(place_of(event.time)).push_back(event); }
+  void extend();
+  void append(Place place);
+  void distribute(Place place);
+  void shorten();
 
-  std::array<Event, kAhead> near_{};  // a ring with the first `count_` events; full if there are more
-  std::size_t first_ = 0, count_ = 0;
-  Heap<Event> heap_;  // of the others, those that are in no run
-  Heap<Head> heads_;  // of the runs that have events
-  std::vector<Run> runs_;
-  std::vector<std::uint32_t> free_runs_;
-  std::size_t in_runs_ = 0;  // events
-  std::vector<Event> collected_;
-  bool collecting_ = false;
+  std::vector<Event> near_;  // ascending; those before first_ were taken
+  std::size_t first_ = 0;
+  std::int64_t horizon_ = 0;
+  std::array<std::array<std::vector<Event>, kValues>, kLevels> buckets_;
+  std::array<std::uint8_t, kLevels> used_{};  // by level: a bit for each value whose bucket has events
+  std::uint32_t used_levels_ = 0;             // a bit for each level with events
+  std::size_t in_buckets_ = 0;
+  std::vector<Event> moving_;  // temporary data of distribute()
   std::uint64_t next_sequence_ = 0;
 };
 

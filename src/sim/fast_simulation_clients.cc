@@ -116,7 +116,6 @@ void FastSimulation::group_by_server(SimulatedOperation& operation) {
 
 void FastSimulation::send(std::uint32_t slot) {
   SimulatedOperation& operation = operations_[slot];
-  events_.begin_many();
   for (std::uint32_t i = 0; i < operation.messages.size(); ++i) {
     RankConnection* const connection = connection_of(operation, operation.messages[i]);
     if (connection != nullptr && (!connection->waiting.empty() || !begin_message(*connection, slot, i)))
@@ -124,7 +123,6 @@ void FastSimulation::send(std::uint32_t slot) {
     else
       send_message(slot, i);
   }
-  events_.end_many();
 }
 
 // nullptr: the limits of its connection cannot be reached.
