@@ -8,6 +8,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "engine/remainder.h"
+
 namespace tutti {
 namespace {
 
@@ -64,8 +66,8 @@ Duration seek_time(const HddFigures& hdd, std::uint64_t distance) {
 Duration rotation_wait(const HddFigures& hdd, std::uint64_t position, TimePoint settled) {
   const double period = 60e9 / hdd.rotations_per_minute;
   const double track_bytes = hdd.bandwidth * period / 1e9;
-  const double sector = std::fmod(static_cast<double>(position), track_bytes) / track_bytes;
-  const double platter = std::fmod(static_cast<double>(settled.time_since_epoch().count()), period) / period;
+  const double sector = remainder_of(static_cast<double>(position), track_bytes) / track_bytes;
+  const double platter = remainder_of(static_cast<double>(settled.time_since_epoch().count()), period) / period;
   double turn = sector - platter;
   if (turn < 0) turn += 1;
   return Duration(static_cast<std::int64_t>(turn * period));
@@ -164,9 +166,17 @@ Duration floor_time(const DeviceFigures& figures, Bytes bytes, Direction directi
   return transfer_time(bytes, std::get<FixedFigures>(figures).bandwidth);
 }
 
+Device::Device(const DeviceFigures& figures) : figures_(figures) {
+  if (const auto* ssd = std::get_if<SsdFigures>(&figures_)) capacity_ = ssd->channels;
+}
+
 void Device::add(const DeviceRequest& request, TimePoint now) {
+  if (waiting_.empty() && in_service_.size() < capacity_) {
+    if (batch_left_ == 0) batch_left_ = kBatch;
+    --batch_left_;
+    return begin(request, now);
+  }
   waiting_.push_back({request, now});
-  start(now);
 }
 
 std::optional<TimePoint> Device::next_finish() const {
@@ -186,20 +196,19 @@ Duration Device::busy(TimePoint now) const {
   return in_service_.empty() ? busy_ : busy_ + std::max(Duration::zero(), now - busy_since_);
 }
 
-std::size_t Device::capacity() const {
-  const auto* ssd = std::get_if<SsdFigures>(&figures_);
-  return ssd ? ssd->channels : 1;
-}
-
 void Device::start(TimePoint now) {
-  while (!waiting_.empty() && in_service_.size() < capacity()) {
+  while (!waiting_.empty() && in_service_.size() < capacity_) {
     const std::size_t chosen = choose(now);
     const DeviceRequest request = waiting_[chosen].request;
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(chosen));
-    if (in_service_.empty()) busy_since_ = now;
-    in_service_.push_back({finish_time(request, now), request.tag});
-    assert(in_service_.size() == 1 || in_service_.end()[-2].finish <= in_service_.back().finish);
+    begin(request, now);
   }
+}
+
+void Device::begin(const DeviceRequest& request, TimePoint now) {
+  if (in_service_.empty()) busy_since_ = now;
+  in_service_.push_back({finish_time(request, now), request.tag});
+  assert(in_service_.size() == 1 || in_service_.end()[-2].finish <= in_service_.back().finish);
 }
 
 std::size_t Device::choose(TimePoint now) {
@@ -238,8 +247,11 @@ TimePoint Device::finish_time(const DeviceRequest& request, TimePoint now) {
 }
 
 Duration Device::hdd_time(const HddFigures& hdd, const DeviceRequest& request, TimePoint now) {
-  const std::uint64_t from = head_ % hdd.capacity.count();
-  const std::uint64_t to = request.position % hdd.capacity.count();
+  const auto on_disk = [&](std::uint64_t position) {  // most positions need no division
+    return position < hdd.capacity.count() ? position : position % hdd.capacity.count();
+  };
+  const std::uint64_t from = on_disk(head_);
+  const std::uint64_t to = on_disk(request.position);
   const Duration seek = seek_time(hdd, from < to ? to - from : from - to);
   const Duration positioning = seek + rotation_wait(hdd, to, now + seek);
   const double share = request.direction == Direction::kRead ? 1 : hdd.write_positioning;

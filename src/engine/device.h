@@ -88,7 +88,7 @@ struct DeviceRequest {
 // passed to successive calls must not decrease. Not thread-safe.
 class Device {
  public:
-  explicit Device(const DeviceFigures& figures) : figures_(figures) {}
+  explicit Device(const DeviceFigures& figures);
 
   void add(const DeviceRequest& request, TimePoint now);
 
@@ -126,12 +126,13 @@ class Device {
   };
 
   void start(TimePoint now);
-  std::size_t capacity() const;       // requests in service at once
+  void begin(const DeviceRequest& request, TimePoint now);
   std::size_t choose(TimePoint now);  // index into waiting_
   TimePoint finish_time(const DeviceRequest& request, TimePoint now);
   Duration hdd_time(const HddFigures& hdd, const DeviceRequest& request, TimePoint now);
 
   DeviceFigures figures_;
+  std::size_t capacity_ = 1;  // requests in service at once
   double slowdown_ = 1;
   std::vector<Waiting> waiting_;  // in order of arrival
   std::vector<InService>

@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "base/prng.h"
+#include "engine/remainder.h"
+
 namespace tutti {
 namespace {
 
@@ -172,6 +177,19 @@ TEST(DeviceFigures, MistakesNameTheKeyAndWhatIsAccepted) {
   read_device(wrong_kind->section("device"));
   EXPECT_THAT(wrong_kind->finish().error().message, HasSubstr("unknown key"));
   EXPECT_FALSE(device_preset("floppy"));
+}
+
+TEST(Remainder, EqualsThatOfTheLibrary) {
+  Prng chance(5);
+  const auto draw = [&](double most) { return std::exp2(chance.uniform(-20, most)); };
+  for (int i = 0; i < 300'000; ++i) {
+    const double period = i % 2 == 0 ? draw(60) : 60e9 / chance.uniform(1, 20000);
+    const double quotient = std::floor(draw(50));
+    // Also at multiples of the period, and next to them.
+    const double values[] = {std::floor(draw(62)), draw(80), quotient * period, std::nextafter(quotient * period, 0),
+                             std::nextafter(quotient * period, 1e300)};
+    for (const double value : values) ASSERT_EQ(remainder_of(value, period), std::fmod(value, period)) << value;
+  }
 }
 
 }  // namespace
