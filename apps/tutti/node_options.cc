@@ -58,7 +58,8 @@ void define_settings(CommandLine& line, NodeSettings& settings) {
               "Size of all trace files of a node together; the oldest are removed (default: 256MiB)")
       .at_least(trace::kLeastLimit);
   line.option("--predict", settings.predict,
-              "Traces of earlier runs, a file or a directory, for policies with -o prediction=traces (default: none)");
+              "Traces of earlier runs, a file or a directory, for concert and policies with -o prediction=traces "
+              "(default: none)");
 }
 
 NodeSettings complete(NodeSettings given, const NodeSettings& defaults) {

@@ -17,8 +17,10 @@ namespace tutti::gate {
 
 // What the lock table has measured so far.
 struct History {
-  std::optional<Duration> period;           // of this job: mean time from one phase to the next, without waiting
-  std::optional<Duration> hold;             // of this job: how long its last phase held its targets
+  std::optional<Duration> period;  // of this job: mean time from one phase to the next, without waiting
+  // Of this job: how long it is expected to hold its targets. As long as in its last turn or, if its last two turns
+  // differ by more than a half of the shorter one, as in the longer one: turns that alternate must not seem short.
+  std::optional<Duration> hold;
   double bytes_per_second = 1e9;            // of all jobs: announced bytes over time held; 1e9 at first
   std::optional<double> typical_magnitude;  // of all jobs: mean log10 of their periods in s
 };

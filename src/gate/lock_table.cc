@@ -430,14 +430,17 @@ History LockTable::learn_period(JobHistory& history) {
     periods_ = periods_ * kFading + 1;
   }
   return {.period = history.period,
-          .hold = history.hold,
+          .hold = history.expected_hold,
           .bytes_per_second = rate_bytes_ > 0 ? rate_bytes_ / std::max(rate_seconds_, 1e-9) : 1e9,
           .typical_magnitude = periods_ > 0 ? std::optional(period_logarithms_ / periods_) : std::nullopt};
 }
 
 void LockTable::learn_hold(const Turn& turn) {
   JobHistory& history = *turn.history;
-  history.hold = now_ - turn.granted;
+  const Duration hold = now_ - turn.granted, before = history.hold.value_or(hold);
+  const Duration shorter = std::min(hold, before), longer = std::max(hold, before);
+  history.expected_hold = longer - shorter > shorter / 2 ? longer : hold;
+  history.hold = hold;
   history.ended = now_;
   if (turn.ask.bytes.count() == 0) return;
   constexpr double kFading = 0.9;

@@ -121,8 +121,9 @@ class LockTable {
     std::uint32_t user = 0;
     std::string job;
     std::optional<Duration> period;
-    std::uint32_t periods = 0;  // samples in `period`
-    std::optional<Duration> hold;
+    std::uint32_t periods = 0;              // samples in `period`
+    std::optional<Duration> hold;           // of the last turn
+    std::optional<Duration> expected_hold;  // of the next one
     TimePoint ended{};
     std::uint32_t uses = 0;  // number of turns and sessions that refer to it
     bool used = true;        // since evict_one() last checked it

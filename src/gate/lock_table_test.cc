@@ -144,6 +144,36 @@ TEST(LockTable, ShortestOrdersBySizeAnnouncedOrLearned) {
   EXPECT_THAT(order, ElementsAre(4, 9, 3, 2));
 }
 
+// Job 2 holds for 10 s and 1 s in turn. After its short turn, the long one must not seem short.
+TEST(LockTable, ShortestExpectsTheLongerOfTwoTurnsThatDiffer) {
+  Gate gate({.lease = seconds(1000), .discipline = "shortest"});
+  const auto turn_of = [&](SessionId job, Duration hold) {
+    gate.ask(job, {0});
+    gate.pass(hold);
+    gate.release(job);
+    gate.granted();
+  };
+  for (const int length : {10, 1}) turn_of(2, seconds(length));
+  for (int i = 0; i < 2; ++i) turn_of(3, seconds(5));
+  gate.ask(1, {0});
+  gate.granted();
+  gate.ask(2, {0});
+  gate.ask(3, {0});
+  gate.release(1);
+  EXPECT_THAT(gate.granted(), ElementsAre(3));
+  gate.release(3);
+  EXPECT_THAT(gate.granted(), ElementsAre(2));
+  gate.release(2);
+  gate.granted();
+  for (int i = 0; i < 2; ++i) turn_of(2, seconds(1));  // from now on it is short
+  gate.ask(1, {0});
+  gate.granted();
+  gate.ask(3, {0});
+  gate.ask(2, {0});
+  gate.release(1);
+  EXPECT_THAT(gate.granted(), ElementsAre(2));
+}
+
 TEST(LockTable, ShortestGrantsALargePhaseAfterTheLimit) {
   Gate gate({.lease = seconds(1000), .discipline = "shortest", .discipline_options = {{"limit", "10s"}}});
   gate.ask(1, {0}, 1_MiB);

@@ -46,6 +46,8 @@ Result<ExperimentResult> checkpoints(const LabOptions& options);
 Result<ExperimentResult> checkpoints_processes(const LabOptions& options);
 // cheating.cc
 Result<ExperimentResult> cheating(const LabOptions& options);
+// predicted_sizes.cc
+Result<ExperimentResult> predicted_sizes(const LabOptions& options);
 // beyond.cc
 Result<ExperimentResult> beyond_unequal(const LabOptions& options);
 

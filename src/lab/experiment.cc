@@ -112,6 +112,7 @@ const std::vector<Experiment>& experiments() {
       {"checkpoints-processes", "", "", "the same with four processes per job: a shared file, a file per process",
        checkpoints_processes, kHasLive},
       {"cheating", "", "", "what changed stamps gain their author and cost the others", cheating},
+      {"predicted-sizes", "", "", "phases whose sizes only servers and gate expect, right and wrong", predicted_sizes},
       {"beyond-unequal", "", "", "unequal jobs under every policy", beyond_unequal},
   };
   return list;

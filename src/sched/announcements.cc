@@ -27,8 +27,7 @@ void AnnouncementAccuracy::observe(const Stamp& stamp) {
 
 void AnnouncementAccuracy::count(Announcement& announcement) {
   if (announcement.announced == Bytes{}) return;
-  const bool wrong = sizes_differ(announcement.announced, announcement.requested);
-  balance_ = wrong ? std::max(balance_ - 2, -kMost) : std::min(balance_ + 1, kMost);
+  balance_.count(!sizes_differ(announcement.announced, announcement.requested));
   announcement.announced = Bytes{};
 }
 

@@ -4,6 +4,7 @@
 
 #include <tutti/sched.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -16,11 +17,23 @@ namespace tutti {
 // smaller one. Phases that repeat differ by less.
 bool sizes_differ(Bytes a, Bytes b);
 
+// Whether expectations of one kind have recently been right. One that was wrong weighs as much as two that were right.
+// Plain data.
+class AccuracyBalance {
+ public:
+  void count(bool right) { balance_ = right ? std::min(balance_ + 1, kMost) : std::max(balance_ - 2, -kMost); }
+  bool trusted() const { return balance_ >= 0; }
+
+ private:
+  static constexpr int kMost = 8;
+  int balance_ = 0;  // from -kMost to kMost, so that old expectations lose their influence
+};
+
 // Tracks how accurate the announced sizes of first phases have been on this server.
 //
 // An application's later phases carry a size only if its earlier announcement was right (src/job/stamper.h). A first
 // phase has no history, so this class decides for all applications together: it compares recent announcements with what
-// was then requested. One wrong announcement weighs as much as two right ones.
+// was then requested (AccuracyBalance).
 //
 // Fixed memory: the last 64 applications. Not thread-safe.
 class AnnouncementAccuracy {
@@ -32,7 +45,7 @@ class AnnouncementAccuracy {
   void expect(const Stamp& stamp) const { prefetch_line(&announcements_[place_of(stamp)]); }
 
   // True if recent first-phase announcements were accurate, or if there were none yet.
-  bool trusted() const { return balance_ >= 0; }
+  bool trusted() const { return balance_.trusted(); }
 
  private:
   struct Announcement {
@@ -48,8 +61,7 @@ class AnnouncementAccuracy {
   }
   void count(Announcement& announcement);
 
-  static constexpr int kMost = 8;
-  int balance_ = 0;  // from -kMost to kMost, so that old announcements lose their influence
+  AccuracyBalance balance_;
   static constexpr std::size_t kAnnouncements = 64;
   std::array<Announcement, kAnnouncements>
       announcements_{};  // by application; a later one replaces one with the same index

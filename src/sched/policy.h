@@ -54,6 +54,9 @@ class Policy {
   // The name of a file as a pattern (prediction/trace.h), for policies that recognise the files of an earlier run.
   // False: the policy does not use names.
   virtual bool name_file(FileId /*file*/, std::string_view /*pattern*/) { return false; }
+  // For policies with the option `prediction`: what earlier runs did; may be empty. Called before the first add(), or
+  // never. False: the policy itself uses no predictions; a wrapper around it may (prediction/predicting_policy.h).
+  virtual bool use_predictions(const std::shared_ptr<const PredictedQueues>& /*predictions*/) { return false; }
   // For policies with limits: where servers of a cluster get their part of each limit. Called before the first add(),
   // or never.
   virtual void use(std::shared_ptr<ClusterLimits> /*limits*/) {}

@@ -155,7 +155,7 @@ void FastSimulation::ask(std::uint32_t application, std::uint32_t ticket) {
   // The same as in Core::begin_phase().
   job::Phases& phases = state.phases.front();
   Bytes bytes = announcement_of(*state.spec, driver_.progress(application).operations, phases).total;
-  if (bytes == Bytes{}) bytes = phases.learned(0);
+  if (bytes == Bytes{} && state.spec->sizes != PhaseSizes::kUnknown) bytes = phases.learned(0);
   gate::Ask ask{.ticket = ticket,
                 .job = state.spec->name,
                 .targets = gate::TargetSet::of(scenario_.servers.count, targets),

@@ -351,6 +351,8 @@ void FastSimulation::finish(std::uint32_t index) {
 void FastSimulation::batch_served(std::uint32_t index, std::uint32_t number) {
   Station& station = stations_[index];
   const Station::BatchInFlight& batch = station.finish(number, now_);
+  if (recorder_)
+    for (const Request& request : batch.requests) recorder_->completed(request, station.clock(now_));
   ++outcome_.batches;
   outcome_.batched_requests += batch.requests.size();
   for (const Request& request : batch.requests) {

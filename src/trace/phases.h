@@ -4,11 +4,11 @@
 
 #include <vector>
 
-#include "sched/prediction/trace.h"
+#include "sched/prediction/phase_sizes.h"
 
 namespace tutti::trace {
 
-inline constexpr Duration kDefaultGap = std::chrono::milliseconds(100);
+inline constexpr Duration kDefaultGap = kPhaseGap;
 
 // One phase of one application.
 struct TracePhase {

@@ -359,7 +359,8 @@ struct WaitingPhase {
 
 constexpr std::int64_t kPhaseRequest = 1 << 20;
 
-// Large phases beside an endless stream of small ones, whose sizes are known or not. No phase may end later than
+// Large phases beside an endless stream of small ones, whose sizes are known or not. If they are not, a policy with
+// prediction may expect them: the files of seven applications have the same name. No phase may end later than
 // `stretch` times what waited when it began, itself included, and `slack`. Returns the largest share of the allowed
 // bytes that a phase has used, in percent.
 std::int64_t latest_phase(Policy& policy, Prng prng, bool known, std::int64_t stretch) {
@@ -369,13 +370,14 @@ std::int64_t latest_phase(Policy& policy, Prng prng, bool known, std::int64_t st
   RequestId next_id = 1;
   for (ApplicationId application = 1; application <= 400; ++application) {
     const auto requests = static_cast<std::int64_t>(prng.chance(0.02) ? 20 + prng.below(80) : 1 + prng.below(3));
+    policy.name_file(application, "job" + std::to_string(application % 7));
     for (std::int64_t i = 0; i < requests; ++i) {
       const auto before = static_cast<std::uint64_t>(i * kPhaseRequest);
       Request request{.id = next_id++, .file = application, .offset = before};
       request.length = request.stamp.bottleneck = Bytes(kPhaseRequest);
       request.stamp.application = application;
       request.stamp.phase = 2;
-      request.stamp.issued = request.stamp.phase_start = TimePoint{1h} + Duration(application);
+      request.stamp.issued = request.stamp.phase_start = TimePoint{1h} + 2s * application;
       request.stamp.attained = Bytes(before);
       if (known) request.stamp.phase_total = Bytes(static_cast<std::uint64_t>(2 * requests * kPhaseRequest));
       request.stamp.operation = request.id;

@@ -26,6 +26,7 @@
 #include "sched/phase_queue.h"
 #include "sched/policies/policies.h"
 #include "sched/pool.h"
+#include "sched/prediction/phase_sizes.h"
 #include "sched/queued_policy.h"
 #include "sched/service_accounts.h"
 #include "sched/unknown_phases.h"
@@ -91,7 +92,19 @@ class Concert final : public QueuedPolicy {
                   .gain = 1 + static_cast<double>(options.integer("gain")) / 100,
                   .slack = slack_,
                   .share = share_of(options)}),
-        accounts_(options.text("account") == "user") {}
+        accounts_(options.text("account") == "user"),
+        prediction_(options.text("prediction")) {}
+
+  bool use_predictions(const std::shared_ptr<const PredictedQueues>& predictions) override {
+    const bool learn = prediction_ == "learn";
+    if (learn || (prediction_ == "traces" && predictions))
+      expected_ = std::make_unique<ExpectedPhaseSizes>(ExpectedPhaseSizes::Options{predictions, learn});
+    return true;
+  }
+  bool name_file(FileId file, std::string_view pattern) override {
+    if (expected_) expected_->name_file(file, pattern);
+    return expected_ != nullptr;
+  }
 
  private:
   static OldestShare::Options share_of(const OptionValues& options) {
@@ -128,7 +141,8 @@ class Concert final : public QueuedPolicy {
     store_.account(slot) = account;
     const ServiceAccounts::History history = accounts_.of(account);
     const TimePoint issue_time = issue_of(slot, slack_);
-    if (!history.reliable || !known(stamp)) return unknown_.push(slot, issue_time);
+    const Bytes total = size_of(request, store_.arrived(slot));
+    if (!history.reliable || total <= stamp.attained) return unknown_.push(slot, issue_time);
     const std::int64_t issued = issue_time.time_since_epoch().count();
     const PhaseKey key = phase_of(stamp);
     const std::uint32_t number = phases_.open(key);
@@ -136,12 +150,12 @@ class Concert final : public QueuedPolicy {
     PhaseQueue& phase = phases_[number];
     phase.requests.push(sweeps_ ? phase.sweep.of(request) : SweepPosition{issued, where(request)}, store_.stamp(slot));
     turns_.push(issued, cost(request));
-    const std::tuple progress{stamp.attained, stamp.bottleneck, stamp.phase_total};
+    const std::tuple progress{stamp.attained, stamp.bottleneck, total};
     if (phase.count++ == 0)
       oldest_.set(number, {0, start_of(slot, history.began), stamp.order, key.application, key.phase, key.user});
     if (phase.count > 1 && progress <= phase.progress) return;
     phase.progress = progress;
-    const std::uint64_t left = left_of(stamp, history.before);
+    const std::uint64_t left = left_of(stamp, total, history.before);
     const TimePoint since = start_of(slot, history.began);
     if (phase.count > 1 && left == phase.left && since == phase.since) return;  // sizes are rounded: often
     phase.left = left;
@@ -149,12 +163,15 @@ class Concert final : public QueuedPolicy {
     known_.set(number, {left, since, stamp.order, key.application, key.phase, key.user});
   }
 
-  // Whether the stamp's phase size is reliable: all of it has been issued, or the application's previous announcement
-  // was right (else it would not announce, src/job/stamper.h), or first-phase announcements have recently been
-  // accurate.
-  bool known(const Stamp& stamp) const {
-    if (stamp.phase_total <= stamp.attained) return false;
-    return shown(stamp) >= stamp.phase_total || stamp.phase > 1 || accuracy_.trusted();
+  // The size of the phase; 0: unknown. The stamp's size is reliable if all of it has been issued, or the application's
+  // previous announcement was right (else it would not announce, src/job/stamper.h), or first-phase announcements have
+  // recently been accurate. If the stamp has none, the size that is expected here.
+  Bytes size_of(const Request& request, TimePoint now) {
+    const Stamp& stamp = request.stamp;
+    const Bytes expected = expected_ ? expected_->arrived(request, now) : Bytes{};
+    if (stamp.phase_total == Bytes{}) return expected;
+    const bool reliable = shown(stamp) >= stamp.phase_total || stamp.phase > 1 || accuracy_.trusted();
+    return reliable ? stamp.phase_total : Bytes{};
   }
 
   // The start of the phase by the client's clock, limited to the last `slack` before the phase's first request arrived
@@ -165,13 +182,14 @@ class Concert final : public QueuedPolicy {
 
   // Rounded to two binary digits, so that among similar phases the one that began first continues. With exact values,
   // similar phases would alternate, end together, compute together and leave servers idle.
-  static std::uint64_t left_of(const Stamp& stamp, std::uint64_t before) {
-    const std::uint64_t left = std::max(stamp.phase_total - stamp.attained, stamp.bottleneck).count() + before;
+  static std::uint64_t left_of(const Stamp& stamp, Bytes total, std::uint64_t before) {
+    const std::uint64_t left = std::max(total - stamp.attained, stamp.bottleneck).count() + before;
     return left & ~(std::bit_floor(left) / 2 - 1);
   }
 
   void dequeue(Slot slot) override {
     accounts_.cancelled(store_.account(slot));
+    if (expected_) expected_->left(store_.request(slot).stamp);
     const std::uint32_t number = store_.place(slot);
     if (number >= UnknownPhases::kPlace) {
       unknown_.remove(slot);
@@ -200,6 +218,7 @@ class Concert final : public QueuedPolicy {
     }
     reset_if_empty();
     accounts_.served(store_.account(slot), store_.request(slot), now);
+    if (expected_) expected_->left(store_.request(slot).stamp);
     take(slot);
     return dispatch();
   }
@@ -283,29 +302,38 @@ class Concert final : public QueuedPolicy {
   // Large, and therefore last: what most calls need is close together.
   ServiceAccounts accounts_;
   AnnouncementAccuracy accuracy_;
+  const std::string prediction_;
+  std::unique_ptr<ExpectedPhaseSizes> expected_;  // nullptr: no sizes are expected
 };
 
 // Of phases of unknown size, and of what applications had.
 std::vector<OptionInfo> unknown_options() {
   using Kind = OptionInfo::Kind;
-  return {{.name = "account",
-           .kind = Kind::kChoice,
-           .fallback = "job",
-           .help = "Whose recent service counts when a phase begins: the job's, or all of its user's. Use user on "
-                   "nodes that do not check job numbers",
-           .choices = {"job", "user"}},
-          {.name = "wait",
-           .kind = Kind::kDuration,
-           .fallback = "300ms",
-           .help = "A backlog of phases of unknown size begins after the oldest request has waited this long, if "
-                   "`gain` is reached. In a backlog, phases that have attained less are served first"},
-          {.name = "gain",
-           .kind = Kind::kInteger,
-           .fallback = "50",
-           .help = "By how many percent the mean end of the phases that wait in order of issue must be later than "
-                   "their mean end with equal shares",
-           .low = 0,
-           .high = 1000}};
+  return {
+      {.name = "account",
+       .kind = Kind::kChoice,
+       .fallback = "job",
+       .help = "Whose recent service counts when a phase begins: the job's, or all of its user's. Use user on "
+               "nodes that do not check job numbers",
+       .choices = {"job", "user"}},
+      {.name = "wait",
+       .kind = Kind::kDuration,
+       .fallback = "300ms",
+       .help = "A backlog of phases of unknown size begins after the oldest request has waited this long, if "
+               "`gain` is reached. In a backlog, phases that have attained less are served first"},
+      {.name = "gain",
+       .kind = Kind::kInteger,
+       .fallback = "50",
+       .help = "By how many percent the mean end of the phases that wait in order of issue must be later than "
+               "their mean end with equal shares",
+       .low = 0,
+       .high = 1000},
+      {.name = "prediction",
+       .kind = Kind::kChoice,
+       .fallback = "traces",
+       .help = "Sizes of phases that the client does not state: unknown (off), as in traces of earlier runs, or also "
+               "as in earlier phases with the same file names (learn)",
+       .choices = {"off", "traces", "learn"}}};
 }
 
 std::vector<OptionInfo> concert_options() {

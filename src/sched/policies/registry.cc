@@ -48,7 +48,7 @@ Result<std::unique_ptr<Policy>> make_policy(std::string_view name, PolicyOptions
   auto values = OptionValues::check(fmt::format("policy '{}'", name), info->options, options);
   if (!values) return Failure(values.error());
   auto made = info->make(*values);
-  if (!made || !can_predict(*info)) return made;
+  if (!made || !can_predict(*info) || (*made)->use_predictions(predictions)) return made;
   return with_prediction(std::move(*made), *values, std::move(predictions));
 }
 

@@ -160,7 +160,11 @@ std::shared_ptr<const PredictedQueues> PredictedQueues::combine(std::span<const 
   std::size_t total = 0;
   for (const Trace& trace : traces) total += trace.requests.size();
   reader.samples.reserve(total);
-  for (const Trace& trace : traces) reader.read(trace);
+  for (const Trace& trace : traces) {
+    reader.read(trace);
+    all->phase_sizes_.read(trace);
+  }
+  all->phase_sizes_.finish();
   all->service_ = measure_service(traces);
   // By queue, in the order in which they were read.
   std::vector<std::size_t> begin(reader.keys.size() + 1);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/huge_pages.h"
+#include "sched/prediction/phase_sizes.h"
 #include "sched/prediction/service_times.h"
 #include "sched/prediction/trace.h"
 #include "sched/probing_table.h"
@@ -95,6 +96,7 @@ class PredictedQueues {
   std::size_t size() const { return size_; }         // requests
   Bytes mean_length() const { return mean_length_; }
   const ServiceTimes& service() const { return service_; }  // of the traces
+  const TracedPhaseSizes& phase_sizes() const { return phase_sizes_; }
 
  private:
   std::map<std::string, std::uint32_t, std::less<>> files_;
@@ -102,6 +104,7 @@ class PredictedQueues {
   std::size_t size_ = 0;
   Bytes mean_length_{};
   ServiceTimes service_{};
+  TracedPhaseSizes phase_sizes_{};
 };
 
 // The pattern of a file whose name is not known: different for every file.
