@@ -38,6 +38,9 @@ struct Operation {
   std::shared_ptr<BackingFile> source{};
   std::uint64_t source_offset = 0, copy_length = 0;
   CompletionSink* sink = nullptr;
+  // Consecutive operations of one submit() with the same batch are parts of one batch of the scheduler; nullptr: it has
+  // one part. Never dereferenced.
+  const void* batch = nullptr;
   // A read may put its bytes here instead of in `memory`; then pages->size() is not 0 and equals `transferred`.
   // A write with one element in `memory` may have its bytes from `pages_at` on here instead.
   PagePipe* pages = nullptr;
@@ -62,6 +65,7 @@ struct Operation {
   } progress{};
   struct Modelled {  // used by the modelled engine only
     CompletionSink* sink = nullptr;
+    Operation* next = nullptr;  // the next part of the same request of the device
     bool device_done = false, data_done = false;
   } modelled{};
 
@@ -137,7 +141,8 @@ class ModelledEngine : public Engine {
   virtual Duration busy() const = 0;
 };
 
-// Operations take the time that the device would need, on the world's clock. They wait in the device's queue and are
+// Operations take the time that the device would need, on the world's clock. Parts of a batch that adjoin on the device
+// are one request of the device. They wait in the device's queue and are
 // served in the device's order; the caller limits the queue depth. The world outlives the engine.
 std::unique_ptr<ModelledEngine> make_modelled_engine(World& world, std::unique_ptr<Engine> inner,
                                                      const ModelledOptions& options);

@@ -547,6 +547,37 @@ TEST(ModelledEngine, TakesTheTimeOfTheDevice) {
   for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(done[i], &operations[i]);
 }
 
+// Four stripes of one target: those of one batch are one request of the device if they adjoin in the target's object.
+TEST(ModelledEngine, PartsOfABatchThatAdjoinOnTheDeviceAreOneRequest) {
+  auto engine = make_modelled_engine(
+      live_world(), make_null_engine(),
+      {.figures = FixedFigures{.latency = milliseconds(10)}, .stripe_size = Bytes(4096), .stripe_count = 4});
+  auto file = std::make_shared<BackingFile>(BackingFileKey{1, 1, true, true, nullptr}, BackingFile::Descriptors{});
+  std::string memory(4096, ' ');
+  const int first = 1, second = 2;
+  const auto busy_for = [&](const std::vector<const void*>& batches, std::uint64_t stride) {
+    const Duration before = engine->busy();
+    Collector collector;
+    std::vector<Operation> operations(4);
+    std::vector<Operation*> pointers;
+    for (std::size_t i = 0; i < 4; ++i) {
+      operations[i].file = file;
+      operations[i].offset = i * stride;
+      operations[i].memory = {{memory.data(), memory.size()}};
+      operations[i].batch = batches[i];
+      operations[i].sink = &collector;
+      pointers.push_back(&operations[i]);
+    }
+    engine->submit(pointers);
+    EXPECT_THAT(collector.wait(4), testing::UnorderedElementsAreArray(pointers));
+    return (engine->busy() - before) / milliseconds(10);
+  };
+  EXPECT_EQ(busy_for({&first, &first, &first, &first}, 4 * 4096), 1);
+  EXPECT_EQ(busy_for({&first, &first, &second, &second}, 4 * 4096), 2);
+  EXPECT_EQ(busy_for({&first, &first, &first, &first}, 8 * 4096), 4) << "they do not adjoin";
+  EXPECT_EQ(busy_for({nullptr, nullptr, nullptr, nullptr}, 4 * 4096), 4);
+}
+
 TEST(ModelledEngine, TheDiskReordersItsQueue) {
   ModelledOptions options{.figures = HddFigures{}, .stripe_size = Bytes(65536), .stripe_count = 4};
   auto engine = make_modelled_engine(live_world(), make_null_engine(), options);

@@ -46,7 +46,7 @@ class DeviceEngine final : public ModelledEngine, private CompletionSink {
       Lock lock(mutex_);
       const TimePoint now = clock_.steady();
       drain(now, done);
-      for (Operation* operation : operations) enqueue(*operation, now);
+      for (std::size_t i = 0; i < operations.size();) i += enqueue(operations.subspan(i), now);
       set_timer();
     }
     inner_->submit(operations);
@@ -56,21 +56,38 @@ class DeviceEngine final : public ModelledEngine, private CompletionSink {
  private:
   using Operations = boost::container::small_vector<Operation*, 4>;
 
-  void enqueue(Operation& operation, TimePoint now) TUTTI_REQUIRES(mutex_) {
-    operation.modelled = {operation.sink, false, false};
-    operation.sink = this;
-    const bool copy = operation.kind == Operation::Kind::kCopy;
-    const Bytes length(operation.length() * (copy ? 2 : 1));  // of a copy: read and written
-    if (operation.kind == Operation::Kind::kSync || length.count() == 0) {
-      operation.modelled.device_done = true;  // the model's write cache is persistent
-      return;
+  // Makes one request of the device of the first operation and of those after it that adjoin it in the same batch.
+  // Returns how many these are.
+  std::size_t enqueue(std::span<Operation* const> operations, TimePoint now) TUTTI_REQUIRES(mutex_) {
+    Operation& first = *operations.front();
+    take(first);
+    const bool copy = first.kind == Operation::Kind::kCopy;
+    Bytes length(first.length() * (copy ? 2 : 1));  // of a copy: read and written
+    if (first.kind == Operation::Kind::kSync || length.count() == 0) {
+      first.modelled.device_done = true;  // the model's write cache is persistent
+      return 1;
     }
-    const bool read = operation.kind == Operation::Kind::kRead;
-    device_.add({.position = position(operation),
+    const std::uint64_t begin = position(first);
+    std::size_t count = 1;
+    for (; !copy && first.batch && count < operations.size(); ++count) {
+      Operation& next = *operations[count];
+      if (next.batch != first.batch || next.kind != first.kind || next.length() == 0) break;
+      if (position(next) != begin + length.count()) break;
+      take(next);
+      operations[count - 1]->modelled.next = &next;
+      length += Bytes(next.length());
+    }
+    device_.add({.position = begin,
                  .length = length,
-                 .direction = read ? Direction::kRead : Direction::kWrite,
-                 .tag = reinterpret_cast<std::uint64_t>(&operation)},
+                 .direction = first.kind == Operation::Kind::kRead ? Direction::kRead : Direction::kWrite,
+                 .tag = reinterpret_cast<std::uint64_t>(&first)},
                 now);
+    return count;
+  }
+
+  void take(Operation& operation) {
+    operation.modelled = {.sink = operation.sink};
+    operation.sink = this;
   }
 
   // The file's stripes on this target are contiguous on the device and start at a pseudo-random position.
@@ -88,9 +105,12 @@ class DeviceEngine final : public ModelledEngine, private CompletionSink {
       if (*finish > now) return;
       const auto tag = device_.pop_finished(*finish);
       assert(tag);
-      Operation& operation = *reinterpret_cast<Operation*>(*tag);
-      operation.modelled.device_done = true;
-      if (operation.modelled.data_done) release(operation, done);
+      Operation* next = nullptr;  // a part that is released may be gone
+      for (Operation* part = reinterpret_cast<Operation*>(*tag); part; part = next) {
+        next = part->modelled.next;
+        part->modelled.device_done = true;
+        if (part->modelled.data_done) release(*part, done);
+      }
     }
   }
 

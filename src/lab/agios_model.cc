@@ -57,6 +57,16 @@ Scenario agios_scenario(const AgiosTest& test, const AgiosServers& servers, cons
   return scenario;
 }
 
+void fit_to_nodes(const AgiosTest& test, const AgiosServers& servers, Scenario& scenario) {
+  const bool write = test.direction == Direction::kWrite;
+  scenario.servers.device = FixedFigures{.latency = servers.request_cost + (write ? servers.write_cost : Duration{}),
+                                         .bandwidth = write ? servers.write_bandwidth : servers.read_bandwidth};
+  scenario.servers.request_cost = scenario.servers.write_cost = Duration{};
+  scenario.servers.thread_bandwidth = 0;
+  scenario.servers.read_ahead = Bytes{};
+  scenario.servers.write_back = false;
+}
+
 Result<AgiosRun> run_agios(const AgiosTest& test, const AgiosServers& servers, const AgiosPolicy& policy,
                            const AgiosRepeat& repeat, const AgiosPredictions& predictions) {
   AgiosRun mean;

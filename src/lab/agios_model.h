@@ -53,6 +53,9 @@ struct AgiosRun {
   double batch = 0;    // requests per batch
 };
 
+// What live nodes need of it: the costs per batch and byte are those of a modelled device.
+void fit_to_nodes(const AgiosTest& test, const AgiosServers& servers, Scenario& scenario);
+
 Scenario agios_scenario(const AgiosTest& test, const AgiosServers& servers, const AgiosPolicy& policy,
                         std::uint64_t seed);
 

@@ -60,9 +60,9 @@ Result<void> check_live(const Scenario& scenario) {
   std::size_t processes = 0;
   for (const Application& application : scenario.applications) {
     processes += sim::client_nodes(application);
-    if (application.flow > Bytes{} || application.largest_request > Bytes{}) return wrong("flow and largest_request");
-    if (application.separate_requests || !application.coordinated)
-      return wrong("separate_requests and coordinated = false");
+    if (application.flow > Bytes{} || !application.coordinated) return wrong("flow and coordinated = false");
+    if (application.largest_request > Bytes{} && !application.separate_requests)
+      return wrong("largest_request without separate_requests");
     if (application.sync) return wrong("sync");
     if (application.pattern == sim::Pattern::kRandom) return wrong("the pattern 'random'");
     if (application.stripe_size != scenario.applications.front().stripe_size) return wrong("different stripe sizes");
@@ -114,12 +114,28 @@ PolicyOptions slow_options(const LiveSetting& setting) {
   return options;
 }
 
+// The bytes that one file of the application has, for patterns that use every byte of it.
+Bytes content_of(const Application& application) {
+  return application.size * application.operations * (application.file_per_process ? 1 : application.ranks);
+}
+
+bool write_content(int file, Bytes size) {
+  std::vector<std::byte> memory(1 << 20);
+  for (std::uint64_t at = 0; at < size.count(); at += memory.size()) {
+    fill_content(at, memory);
+    const std::size_t length = std::min<std::uint64_t>(memory.size(), size.count() - at);
+    if (pwrite(file, memory.data(), length, static_cast<off_t>(at)) != static_cast<ssize_t>(length)) return false;
+  }
+  return true;
+}
+
 class LiveRun final : private sim::Applications::Backend {
  public:
   LiveRun(const Scenario& scenario, const LiveOptions& options)
       : setting_{.scenario = scenario,
                  .slow_motion = options.slow_motion,
                  .limit = options.limit,
+                 .verify = options.verify,
                  .directory = directory_.path()},
         options_(options),
         deadline_(SteadyClock::now() + options.limit),
@@ -135,13 +151,15 @@ class LiveRun final : private sim::Applications::Backend {
   };
 
   Result<void> make_files();
-  Result<std::uint64_t> make_file(const std::string& path, const Layout& layout, bool reads);
-  void collect_announced();
+  Result<std::uint64_t> make_file(const std::string& path, const Layout& layout, bool reads, Bytes content);
+  void collect_node_files();
   Result<void> start_daemons();
   Result<void> start_clients();
   int run_node(unsigned number) const;
   int run_gate() const;
-  std::string announced_file(unsigned node) const { return fmt::format("{}/announced{}", directory_.path(), node); }
+  // What a node knows at its end: batches and their requests, then the announced sizes.
+  std::string node_file(unsigned node) const { return fmt::format("{}/end{}", directory_.path(), node); }
+  Result<void> verify_files();
   Result<LiveAnswer> receive();
   Result<void> drive();
 
@@ -200,7 +218,8 @@ Result<void> LiveRun::make_files() {
       for (std::uint32_t rank = 0; rank < (spec(i).file_per_process ? spec(i).ranks : 1); ++rank) {
         const std::string path = directory_ / "files/" + LiveSetting::path(i, iteration, rank);
         const Layout& layout = *setting_.placed[i].layout(rank);
-        const auto inode = make_file(path, layout, spec(i).direction == Direction::kRead);
+        const Bytes content = setting_.verify ? content_of(spec(i)) : Bytes{};
+        const auto inode = make_file(path, layout, spec(i).direction == Direction::kRead, content);
         if (!inode) return Failure(inode.error());
         files_[*inode] = {sim::file_id(i, iteration, rank), &layout};
       }
@@ -209,14 +228,15 @@ Result<void> LiveRun::make_files() {
 }
 
 // The first server of a file depends on its inode (Core::find_layout). Creates files until one has the right server.
-Result<std::uint64_t> LiveRun::make_file(const std::string& path, const Layout& layout, bool reads) {
+Result<std::uint64_t> LiveRun::make_file(const std::string& path, const Layout& layout, bool reads, Bytes content) {
   const unsigned servers = setting_.scenario.servers.count;
   constexpr int kMostTries = 4096;
   fs::create_directory(directory_ / "unused");
   for (int i = 0; i < kMostTries; ++i) {
     const int file = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
     struct stat status {};
-    const bool made = file >= 0 && fstat(file, &status) == 0 && (!reads || ftruncate(file, off_t{1} << 40) == 0);
+    const bool made = file >= 0 && fstat(file, &status) == 0 && (!reads || ftruncate(file, off_t{1} << 40) == 0) &&
+                      (!reads || write_content(file, content));
     const int code = errno;
     if (file >= 0) close(file);
     errno = code;
@@ -226,6 +246,20 @@ Result<std::uint64_t> LiveRun::make_file(const std::string& path, const Layout& 
   }
   return fail(ErrorCode::kIo,
               fmt::format("{}: cannot create a file that begins on server {}", path, layout.targets.front()));
+}
+
+// Clients compare what they read.
+Result<void> LiveRun::verify_files() {
+  for (std::uint32_t i = 0; setting_.verify && i < setting_.placed.size(); ++i)
+    for (unsigned iteration = 0; iteration < spec(i).iterations; ++iteration)
+      for (std::uint32_t rank = 0; rank < (spec(i).file_per_process ? spec(i).ranks : 1); ++rank) {
+        if (spec(i).direction == Direction::kRead) continue;
+        std::ifstream file(directory_ / "files/" + LiveSetting::path(i, iteration, rank), std::ios::binary);
+        std::vector<std::byte> memory(content_of(spec(i)).count());
+        file.read(reinterpret_cast<char*>(memory.data()), static_cast<std::streamsize>(memory.size()));
+        if (!file || !has_content(0, memory)) return fail(ErrorCode::kIo, "wrong data was written");
+      }
+  return {};
 }
 
 int LiveRun::run_node(unsigned number) const {
@@ -241,13 +275,15 @@ int LiveRun::run_node(unsigned number) const {
   options.model = ModelledOptions{.figures = servers.device, .slowdown = setting_.slow_motion};
   // Positions on the devices are the same as in the simulator.
   const std::uint64_t spread = sim::spread_of(servers);
-  if (spread > 0)
-    options.model->position = [this, number, spread](const Operation& operation) {
-      const auto file = files_.find(operation.file->key().inode);
-      if (file == files_.end()) return operation.offset;
-      return sim::device_position(setting_.scenario.seed, file->second.id, number, spread) +
-             locate(*file->second.layout, operation.offset).object_offset;
-    };
+  options.model->position = [this, number, spread](const Operation& operation) {
+    const auto file = files_.find(operation.file->key().inode);
+    if (file == files_.end()) return operation.offset;
+    const FileId id = file->second.id;
+    return (spread > 0 ? sim::device_position(setting_.scenario.seed, id, number, spread) : id << 40) +
+           locate(*file->second.layout, operation.offset).object_offset;
+  };
+  if (!options_.traces.empty()) options.trace_directory = options_.traces;
+  options.predict = options_.predict;
   options.policy = servers.policy.name;
   options.policy_options = slow_options(setting_);
   options.depth = servers.depth;
@@ -264,20 +300,24 @@ int LiveRun::run_node(unsigned number) const {
   int signal = 0;
   sigwait(&signals, &signal);
   (*node)->stop(Scheduler::Stop::kDrop, 2s);
-  std::ofstream announced(announced_file(number));
-  for (const wire::Usage& usage : (*node)->statistics().usage)
-    announced << usage.application << ' ' << usage.target << ' ' << usage.announced << '\n';
-  return announced.flush() ? 0 : 1;
+  std::ofstream end(node_file(number));
+  const auto statistics = (*node)->statistics();
+  end << statistics.batches << ' ' << statistics.batched_requests << '\n';
+  for (const wire::Usage& usage : statistics.usage)
+    end << usage.application << ' ' << usage.target << ' ' << usage.announced << '\n';
+  return end.flush() ? 0 : 1;
 }
 
-void LiveRun::collect_announced() {
+void LiveRun::collect_node_files() {
   sim::AnnouncedTo known;
   for (unsigned i = 0; i < setting_.scenario.servers.count; ++i) {
-    std::ifstream announced(announced_file(i));
+    std::ifstream end(node_file(i));
+    std::uint64_t batches = 0, requests = 0;
+    if (end >> batches >> requests) outcome_.batches += batches, outcome_.batched_requests += requests;
     ApplicationId application = 0;
     TargetId target = 0;
     std::uint64_t bytes = 0;
-    while (announced >> application >> target >> bytes) known[{application, target}] = Bytes(bytes);
+    while (end >> application >> target >> bytes) known[{application, target}] = Bytes(bytes);
   }
   outcome_.announced = sim::announced_sizes(setting_.placed, known);
 }
@@ -408,7 +448,8 @@ Result<sim::Outcome> LiveRun::run() {
     if (auto done = (this->*step)(); !done) return Failure(done.error());
   clients_.end(SIGTERM, 2s);
   daemons_.end(SIGTERM, 5s);
-  collect_announced();
+  collect_node_files();
+  if (auto verified = verify_files(); !verified) return Failure(verified.error());
   for (const Duration end : outcome_.application_end) outcome_.makespan = std::max(outcome_.makespan, end);
   outcome_.wall_seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
   return std::move(outcome_);

@@ -12,12 +12,15 @@ struct LiveOptions {
   // cores are mostly idle, as they are if each process has its own machine.
   double slow_motion = 1;
   bool demands = false;                        // fill PhaseRecord::demand
+  bool verify = false;                         // compare every byte that was read or written; kIo if one is wrong
+  std::string traces{};                        // directory in which the nodes record; empty: none
+  std::string predict{};                       // traces for policies with the option `prediction`; empty: none
   Duration limit = std::chrono::seconds(120);  // real time; then kTimeout
 };
 
 // Applications behave as in the simulator (sim/applications.h). The ranks of one client node are one process with one
 // client. Only the jitter of the scenario's network is modelled: it delays the requests of one operation to different
-// servers. The outcome has no times of single servers, no batches and no busy times.
+// servers. The outcome has no times of single servers and no busy times.
 //
 // Calls fork(), so the calling process must have only one thread. kInvalid: the scenario has parts that a live run does
 // not support.

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "base/prng.h"
 #include "gate/live_client.h"
 #include "gate/live_prober.h"
+#include "sched/probing_table.h"
 
 namespace tutti::lab {
 namespace {
@@ -228,23 +230,29 @@ void LabClient::issue(const LiveCommand& command) {
   operation->issued = command.issued;
   operation->memory = buffers_.take();
   std::byte* memory = operation->memory.get();
-  std::map<TargetId, std::vector<OperationPart>> parts;
+  const std::uint64_t largest = spec_.largest_request > Bytes{} ? spec_.largest_request.count() : ~std::uint64_t{0};
+  std::map<std::pair<TargetId, std::size_t>, std::vector<OperationPart>> parts;  // by target and message
   for (const sim::Extent& extent : extents)
-    for (const Piece& piece : split(*placed_.layout(index.rank), extent.offset, Bytes(extent.length))) {
-      parts[piece.target].push_back({piece.offset, {memory, piece.length.count()}});
-      memory += piece.length.count();
-    }
+    for (const Piece& piece : split(*placed_.layout(index.rank), extent.offset, Bytes(extent.length)))
+      for (std::uint64_t done = 0; done < piece.length.count();) {
+        const std::uint64_t length = std::min(largest, piece.length.count() - done);
+        parts[{piece.target, spec_.separate_requests ? parts.size() : 0}].push_back(
+            {piece.offset + done, {memory, length}});
+        if (setting_.verify && spec_.direction == Direction::kWrite)
+          fill_content(piece.offset + done, {memory, length});
+        memory += length;
+        done += length;
+      }
   operation->parts_left = parts.size();
   // Every process counts the bytes of its own operations times the number of processes (job/phases.h).
   std::vector<TargetShare> shares;
-  for (const auto& [target, its] : parts) {
-    Bytes bytes;
-    for (const OperationPart& part : its) bytes += Bytes(part.memory.size());
-    shares.push_back({target, bytes * sim::client_nodes(spec_)});
+  for (const auto& [message, its] : parts) {
+    if (shares.empty() || shares.back().target != message.first) shares.push_back({message.first, Bytes{}});
+    for (const OperationPart& part : its) shares.back().bytes += Bytes(part.memory.size()) * sim::client_nodes(spec_);
   }
   operation->stamp = client_->stamp_together(shares);
   File& file = *files_.at({command.iteration, own_file ? index.rank : 0});
-  for (auto& [target, its] : parts)
+  for (auto& [message, its] : parts)
     timed_calls_.at(
         operation->issued + (parts.size() > 1 ? delay() : Duration{}),
         [this, &file, operation, list = std::move(its)]() mutable { send(file, std::move(list), operation); });
@@ -253,7 +261,12 @@ void LabClient::issue(const LiveCommand& command) {
 void LabClient::send(File& file, std::vector<OperationPart> parts, const std::shared_ptr<RunningOperation>& operation) {
   std::size_t wanted = 0;
   for (const OperationPart& part : parts) wanted += part.memory.size();
-  auto done = [this, operation, wanted](const Result<std::size_t>& moved) { part_done(*operation, moved, wanted); };
+  const auto wrong = [](const OperationPart& part) { return !has_content(part.offset, part.memory); };
+  auto done = [this, operation, wanted, wrong,
+               read = setting_.verify ? parts : std::vector<OperationPart>{}](const Result<std::size_t>& moved) {
+    const bool bad = moved && *moved == wanted && std::ranges::any_of(read, wrong);
+    part_done(*operation, bad ? tutti::fail(ErrorCode::kIo, "wrong data was read") : moved, wanted);
+  };
   if (spec_.direction == Direction::kRead) {
     std::vector<ReadPart> reads;
     for (const OperationPart& part : parts) reads.push_back({part.offset, part.memory});
@@ -278,6 +291,16 @@ void LabClient::part_done(RunningOperation& operation, const Result<std::size_t>
 }
 
 }  // namespace
+
+void fill_content(std::uint64_t offset, std::span<std::byte> memory) {
+  for (std::byte& each : memory) each = static_cast<std::byte>(mix(offset / 8) >> offset % 8 * 8), ++offset;
+}
+
+bool has_content(std::uint64_t offset, std::span<const std::byte> memory) {
+  std::vector<std::byte> wanted(memory.size());
+  fill_content(offset, wanted);
+  return std::ranges::equal(memory, wanted);
+}
 
 std::string LiveSetting::path(std::uint32_t application, unsigned iteration, std::uint32_t rank) {
   return fmt::format("a{}.i{}.r{}", application, iteration, rank);

@@ -33,6 +33,7 @@ struct LiveSetting {
   const sim::Scenario& scenario;
   double slow_motion = 1;
   Duration limit{};
+  bool verify = false;
   Cluster cluster{};
   std::string directory{};            // of this run: sockets and served files
   std::vector<sim::Placed> placed{};  // by application
@@ -43,6 +44,10 @@ struct LiveSetting {
   std::string gate_address() const { return directory + "/gate.sock"; }
   static std::string path(std::uint32_t application, unsigned iteration, std::uint32_t rank);
 };
+
+// What is at this place of every file, for runs that compare every byte.
+void fill_content(std::uint64_t offset, std::span<std::byte> memory);
+bool has_content(std::uint64_t offset, std::span<const std::byte> memory);
 
 // The ranks of an application on one of its client nodes.
 struct LiveProcess {

@@ -366,6 +366,7 @@ void DataPath::append(EngineBatch& engine_batch, RequestExtent& extent) {
     transfer.offset = extent.offset;
     transfer.sink = this;
     transfer.engine_batch = &engine_batch;
+    transfer.batch = &engine_batch;
     if (may_take_pages(request)) transfer.pages = &request.pages;
     if (request.kind == Kind::kWrite && request.pages.is_open()) transfer.pages = &request.pages;
     transfer.pages_at = request.pages_at;

@@ -8,6 +8,7 @@
 #include "lab/catalogue.h"
 #include "lab/experiment.h"
 #include "lab/live.h"
+#include "lab/live_client.h"
 #include "lab/live_patterns.h"
 #include "lab/tools.h"
 
@@ -130,6 +131,36 @@ TEST(LabLive, MpiProgramsPerformThePatternsThroughNodes) {
   for (const double rate : *rates) EXPECT_GT(rate, 0);
   const auto wrong = cluster.run({{"demonstration", "fastest", {4, 4096, Direction::kRead, 65536}}});
   ASSERT_FALSE(wrong) << "a plan that does not exist";
+}
+
+// Requests of 8 KiB of their own, a trace, predictions from it, batches of several requests; every byte is compared.
+TEST(LabLive, NodesRecordPredictAndTransferEveryByte) {
+  const TemporaryDirectory traces;
+  for (const Direction direction : {Direction::kWrite, Direction::kRead}) {
+    sim::Scenario scenario = small_scenario();
+    scenario.servers.device = FixedFigures{.latency = std::chrono::milliseconds(2), .bandwidth = 0};
+    scenario.servers.policy = {"mlf", {{"adjoin", "object"}}};
+    scenario.applications[0].direction = direction;
+    scenario.applications[0].largest_request = Bytes(8 << 10);
+    scenario.applications[0].separate_requests = true;
+    const auto recorded = run_live(scenario, {.verify = true, .traces = traces.path()});
+    ASSERT_TRUE(recorded) << recorded.error().message;
+    EXPECT_EQ(recorded->batched_requests, 2u * 3 * 4 * 16) << "iterations, ranks, operations, requests";
+    EXPECT_LT(recorded->batches, recorded->batched_requests);
+    scenario.servers.policy.options["prediction"] = "traces";
+    const auto predicted = run_live(scenario, {.verify = true, .predict = traces.path()});
+    ASSERT_TRUE(predicted) << predicted.error().message;
+    EXPECT_EQ(predicted->batched_requests, recorded->batched_requests);
+  }
+}
+
+TEST(LabLive, ContentOfAnotherPlaceIsWrong) {
+  std::vector<std::byte> memory(4096);
+  fill_content(4093, memory);
+  EXPECT_TRUE(has_content(4093, memory));
+  EXPECT_FALSE(has_content(4094, memory));
+  memory[17] ^= std::byte{1};
+  EXPECT_FALSE(has_content(4093, memory));
 }
 
 TEST(LabLive, UnsupportedFeaturesOfAScenarioAreNamed) {
