@@ -14,7 +14,7 @@
 namespace tutti::lab {
 namespace {
 
-constexpr unsigned kProcesses = 16, kRepetitions = 2;
+constexpr unsigned kLiveProcesses = 16, kRepetitions = 2;
 // Reads are faster than writes, and the cores of this machine must not be the bottleneck.
 constexpr double kWriteSlowMotion = 2, kReadSlowMotion = 8;
 
@@ -92,7 +92,7 @@ class LiveTests {
   const LabOptions& options_;
 };
 
-void add_rows(const LiveTest& live, ExperimentResult& result) {
+void add_live_rows(const LiveTest& live, ExperimentResult& result) {
   const auto add = [&](const char* policy, const LiveFigures& figures) {
     result.rows.push_back({live.test.pattern_name(), live.test.size_name(), live.test.direction_name(), policy,
                            figures.seconds, figures.batch, reduction(live.fifo.seconds, figures.seconds),
@@ -113,16 +113,16 @@ Result<ExperimentResult> agios_patterns_live(const LabOptions& options) {
       "4 nodes, {} us per batch and {} more per batch of writes, {} MB/s, writes {}, depth {}; one application of {} "
       "processes; every byte compared; mean of {} runs",
       servers.request_cost / std::chrono::microseconds(1), servers.write_cost / std::chrono::microseconds(1),
-      servers.read_bandwidth / 1e6, servers.write_bandwidth / 1e6, servers.depth, kProcesses, kRepetitions);
+      servers.read_bandwidth / 1e6, servers.write_bandwidth / 1e6, servers.depth, kLiveProcesses, kRepetitions);
   result.columns = {"pattern", "requests",   "direction",   "policy",          "seconds", "requests per batch",
                     "gain %",  "over mlf %", "simulated s", "simulated gain %"};
   double fifo = 0, predicted = 0, paper = 0, count = 0;  // logarithms
   for (const Direction direction : {Direction::kWrite, Direction::kRead})
     for (const Pattern pattern : {Pattern::kContiguous, Pattern::kStrided})
       for (const bool large : {false, true}) {
-        LiveTest live{.test = {pattern, large, direction, kProcesses, 1}, .fifo = {}, .paper = {}, .predicted = {}};
+        LiveTest live{.test = {pattern, large, direction, kLiveProcesses, 1}, .fifo = {}, .paper = {}, .predicted = {}};
         if (auto measured = LiveTests(options).measure(live); !measured) return Failure(measured.error());
-        add_rows(live, result);
+        add_live_rows(live, result);
         fifo += std::log(live.fifo.seconds), paper += std::log(live.paper.seconds);
         predicted += std::log(live.predicted.seconds), ++count;
       }

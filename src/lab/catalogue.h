@@ -16,6 +16,8 @@ Result<ExperimentResult> sc11_figure7(const LabOptions& options);
 Result<ExperimentResult> sc11_figure8(const LabOptions& options);
 // agios.cc
 Result<ExperimentResult> agios_patterns(const LabOptions& options);
+// agios_figure3.cc
+Result<ExperimentResult> agios_figure3(const LabOptions& options);
 // agios_live.cc
 Result<ExperimentResult> agios_patterns_live(const LabOptions& options);
 // forwarding.cc

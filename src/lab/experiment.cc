@@ -89,6 +89,8 @@ const std::vector<Experiment>& experiments() {
        kHasLive},
       {"sc11-figure7", kSc11, "figure 7", "2 to 4096 servers", sc11_figure7},
       {"sc11-figure8", kSc11, "figure 8", "widths of the time window", sc11_figure8},
+      {"agios-figure3", kAgios, "figure 3", "the scheduler of section III without aggregations, 40 processes",
+       agios_figure3},
       {"agios-patterns", kAgios, "figures 5-7", "four patterns, reads and writes, with and without prediction",
        agios_patterns, kHasLive},
       {"twins-forwarding", kTwins, "section 3", "forwarding nodes in front of servers", twins_forwarding},

@@ -17,8 +17,8 @@ using namespace literals;
 using namespace std::chrono_literals;
 using sim::PhaseSizes;
 
-constexpr unsigned kSeeds = 32, kIterations = 4;
-constexpr std::uint64_t kTraced = 100'000;  // added to the seed of a run that is traced
+constexpr unsigned kSizeSeeds = 32, kSizePhases = 4;
+constexpr std::uint64_t kTracedRun = 100'000;  // added to the seed of a run that is traced
 
 // Sizes of jobs, heavy-tailed: Pareto of shape 0.7 between 1 and 200.
 double draw_size(Prng& chance) {
@@ -27,7 +27,7 @@ double draw_size(Prng& chance) {
 }
 
 // What differs between the rows.
-struct Way {
+struct SizeWay {
   std::string name;
   std::string policy = "concert";
   std::string prediction = "off";
@@ -42,7 +42,7 @@ struct JobSet {
   std::uint64_t programs = 0;
   std::uint64_t seed = 0;
 };
-Scenario server_scenario(const Way& way, const JobSet& set) {
+Scenario server_scenario(const SizeWay& way, const JobSet& set) {
   Scenario scenario;
   scenario.name = "predicted-sizes";
   scenario.seed = set.seed;
@@ -61,7 +61,7 @@ Scenario server_scenario(const Way& way, const JobSet& set) {
     application.size = 1_MiB;
     application.stripe_size = 128_KiB;
     application.operations = static_cast<unsigned>(3 * draw_size(sizes));
-    application.iterations = kIterations;
+    application.iterations = kSizePhases;
     application.variation = way.vary ? 0.9 : 0.02;
     application.start = Duration(static_cast<std::int64_t>(times.uniform(0, 0.5e9)));
     application.compute = Duration(static_cast<std::int64_t>(times.uniform(150e6, 600e6)));
@@ -72,14 +72,14 @@ Scenario server_scenario(const Way& way, const JobSet& set) {
 }
 
 // With the traces of an earlier run, if the way has them.
-Result<Scenario> prepared_scenario(const Way& way, std::uint64_t seed) {
+Result<Scenario> prepared_scenario(const SizeWay& way, std::uint64_t seed) {
   Scenario scenario = server_scenario(way, {seed, seed});
   if (way.prediction != "traces") return scenario;
-  Way before{.name = "", .policy = "fifo"};
+  SizeWay before{.name = "", .policy = "fifo"};
   before.vary = way.vary;
-  const std::uint64_t programs = way.other_program ? seed + kTraced : seed;
+  const std::uint64_t programs = way.other_program ? seed + kTracedRun : seed;
   const auto outcome =
-      sim::run(server_scenario(before, {programs, seed + kTraced}), {.traces = true, .operation_records = false});
+      sim::run(server_scenario(before, {programs, seed + kTracedRun}), {.traces = true, .operation_records = false});
   if (!outcome) return Failure(outcome.error());
   for (const Trace& trace : outcome->traces)
     scenario.servers.predictions.push_back(PredictedQueues::combine({&trace, 1}));
@@ -88,7 +88,7 @@ Result<Scenario> prepared_scenario(const Way& way, std::uint64_t seed) {
 
 // The mean phase of each seed: of all phases, and from the second of each job on.
 struct PhaseMeans {
-  std::vector<double> all = std::vector<double>(kSeeds), later = std::vector<double>(kSeeds);
+  std::vector<double> all = std::vector<double>(kSizeSeeds), later = std::vector<double>(kSizeSeeds);
 };
 
 double mean_phase(const std::vector<sim::PhaseRecord>& phases, std::uint32_t first) {
@@ -98,11 +98,11 @@ double mean_phase(const std::vector<sim::PhaseRecord>& phases, std::uint32_t fir
   return sum / count;
 }
 
-Result<PhaseMeans> run_way(const std::function<Result<Scenario>(std::uint64_t)>& make) {
+Result<PhaseMeans> run_size_way(const std::function<Result<Scenario>(std::uint64_t)>& make) {
   PhaseMeans means;
-  std::vector<Result<void>> results(kSeeds);
+  std::vector<Result<void>> results(kSizeSeeds);
   std::vector<std::function<void()>> tasks;
-  for (unsigned i = 0; i < kSeeds; ++i)
+  for (unsigned i = 0; i < kSizeSeeds; ++i)
     tasks.push_back([&, i] {
       const auto scenario = make(kFirstSeed + i);
       const auto outcome = scenario ? sim::run(*scenario, {.operation_records = false}) : Failure(scenario.error());
@@ -118,11 +118,11 @@ Result<PhaseMeans> run_way(const std::function<Result<Scenario>(std::uint64_t)>&
 }
 
 // Ten jobs of unequal size that write to one disk in turns.
-Scenario gate_scenario(const Way& way, std::uint64_t seed) {
+Scenario gate_scenario(const SizeWay& way, std::uint64_t seed) {
   Prng chance(seed * 7919);
   std::vector<ThesisJob> jobs;
   for (unsigned i = 0; i < 10; ++i)
-    jobs.push_back({.iterations = kIterations,
+    jobs.push_back({.iterations = kSizePhases,
                     .megabytes = static_cast<std::uint64_t>(8 * draw_size(chance)),
                     .compute = Duration(static_cast<std::int64_t>(chance.uniform(2e9, 10e9))),
                     .start = {}});
@@ -134,34 +134,34 @@ Scenario gate_scenario(const Way& way, std::uint64_t seed) {
   return scenario;
 }
 
-using Measured = std::map<std::string, PhaseMeans>;
+using MeasuredSizes = std::map<std::string, PhaseMeans>;
 
-void add_row(const char* place, const Way& way, const PhaseMeans& means, const PhaseMeans& unknown,
-             ExperimentResult& result) {
+void add_size_row(const char* place, const SizeWay& way, const PhaseMeans& means, const PhaseMeans& unknown,
+                  ExperimentResult& result) {
   double worst = 0;
   for (std::size_t i = 0; i < means.all.size(); ++i) worst = std::max(worst, means.all[i] / unknown.all[i]);
-  const double count = kSeeds;
+  const double count = kSizeSeeds;
   result.rows.push_back({place, way.vary ? "vary" : "repeat", way.name, 1e3 * sum_of(means.all) / count,
                          1e3 * sum_of(means.later) / count, sum_of(means.all) / sum_of(unknown.all),
                          sum_of(means.later) / sum_of(unknown.later), worst});
 }
 
 // The first way of each kind of phases is what the others are compared with.
-Result<void> measure_ways(const LabOptions& options, const char* place, const std::vector<Way>& ways,
-                          const std::function<Result<Scenario>(const Way&, std::uint64_t)>& make, Measured& measured,
-                          ExperimentResult& result) {
+Result<void> measure_size_ways(const LabOptions& options, const char* place, const std::vector<SizeWay>& ways,
+                               const std::function<Result<Scenario>(const SizeWay&, std::uint64_t)>& make,
+                               MeasuredSizes& measured, ExperimentResult& result) {
   const PhaseMeans* unknown = nullptr;
   bool vary = true;
-  for (const Way& way : ways) {
+  for (const SizeWay& way : ways) {
     say(options, fmt::format("predicted-sizes: {}, {}", place, way.name));
-    auto means = run_way([&](std::uint64_t seed) { return make(way, seed); });
+    auto means = run_size_way([&](std::uint64_t seed) { return make(way, seed); });
     if (!means) return Failure(means.error());
     const PhaseMeans& kept =
         measured.insert_or_assign(fmt::format("{}{}{}", place, way.vary ? " vary " : " ", way.name), *means)
             .first->second;
     if (!unknown || way.vary != vary) unknown = &kept;
     vary = way.vary;
-    add_row(place, way, kept, *unknown, result);
+    add_size_row(place, way, kept, *unknown, result);
   }
   return {};
 }
@@ -175,7 +175,7 @@ Estimate share_of_gain(const std::vector<double>& unknown, const std::vector<dou
   });
 }
 
-void add_claims(const Measured& measured, ExperimentResult& result) {
+void add_size_claims(const MeasuredSizes& measured, ExperimentResult& result) {
   const auto at_most = [&](const char* id, const char* what, double goal, const Estimate& ours) {
     result.claims.push_back(
         with({.id = fmt::format("predicted-sizes.{}", id), .what = what, .unit = "x", .goal = goal}, ours));
@@ -216,8 +216,8 @@ Result<ExperimentResult> predicted_sizes(const LabOptions& options) {
   result.device = "servers: ssd-2010, 8 servers, depth 4, 24 jobs; gate: one disk, 10 jobs; 4 phases per job";
   result.columns = {"place",           "sizes",        "known by",     "mean phase ms",
                     "later phases ms", "over unknown", "later phases", "worst seed"};
-  Measured measured;
-  const std::vector<Way> servers = {
+  MeasuredSizes measured;
+  const std::vector<SizeWay> servers = {
       {.name = "unknown"},
       {.name = "fifo", .policy = "fifo"},
       {.name = "announced", .sizes = PhaseSizes::kAnnounced},
@@ -230,10 +230,10 @@ Result<ExperimentResult> predicted_sizes(const LabOptions& options) {
       {.name = "traces", .prediction = "traces", .vary = true},
       {.name = "learning", .prediction = "learn", .vary = true},
   };
-  if (auto done = measure_ways(options, "servers", servers, prepared_scenario, measured, result); !done)
+  if (auto done = measure_size_ways(options, "servers", servers, prepared_scenario, measured, result); !done)
     return Failure(done.error());
   // A gate that knows no size grants turns in order of arrival.
-  const std::vector<Way> gate = {
+  const std::vector<SizeWay> gate = {
       {.name = "unknown", .policy = "fifo-pass"},
       {.name = "announced", .policy = "shortest", .sizes = PhaseSizes::kAnnounced},
       {.name = "earlier turns", .policy = "shortest"},
@@ -241,9 +241,9 @@ Result<ExperimentResult> predicted_sizes(const LabOptions& options) {
       {.name = "announced", .policy = "shortest", .sizes = PhaseSizes::kAnnounced, .vary = true},
       {.name = "earlier turns", .policy = "shortest", .vary = true},
   };
-  const auto make = [](const Way& way, std::uint64_t seed) -> Result<Scenario> { return gate_scenario(way, seed); };
-  if (auto done = measure_ways(options, "gate", gate, make, measured, result); !done) return Failure(done.error());
-  add_claims(measured, result);
+  const auto make = [](const SizeWay& way, std::uint64_t seed) -> Result<Scenario> { return gate_scenario(way, seed); };
+  if (auto done = measure_size_ways(options, "gate", gate, make, measured, result); !done) return Failure(done.error());
+  add_size_claims(measured, result);
   return result;
 }
 
