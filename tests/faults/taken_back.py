@@ -66,7 +66,7 @@ REPAIRS = [
     ("parking", "a late payload does not delay other batches", "src/node/data_path_payloads.cc",
      "if (!waits && parked_count_ < kMostParked) {", "if (!waits && parked_count_ > kMostParked) {"),
     ("lease", "a share of a limit is given to another node only when its lease has ended", "src/node/limit_exchange.cc",
-     "if (given_to_ != node && now < given_until_) return false;", ""),
+     "if (given_to_ != node && now < given_until_) return false;", "(void)now;"),
     ("late-share", "a share that arrives late counts from the time at which it was given", "src/node/limit_exchange.cc",
      "std::min(request.share_since, now) + kLease", "now + kLease"),
     ("absent", "shares of absent nodes count only at the node that has most of the others", "src/node/limit_exchange.cc",
