@@ -12,8 +12,8 @@
 namespace tutti::lab {
 namespace {
 
-constexpr unsigned kSeeds = 10, kTraces = 6;             // the paper combines 6 traces
-constexpr unsigned kLearningSeeds = 3, kIterations = 3;  // of the runs that learn
+constexpr unsigned kSeeds = 10, kTraces = 6;  // the paper combines 6 traces
+constexpr unsigned kIterations = 3;           // of the runs that learn
 constexpr unsigned kVariedSeeds = 3;
 
 // What was measured of one test.
@@ -51,7 +51,7 @@ Result<void> measure_cell(AgiosCell& cell) {
   const auto others = record_agios(other_program(test), servers, 1);
   if (!others) return Failure(others.error());
   const AgiosPolicy traced = agios_predicting_policy("traces"), learning = agios_predicting_policy("learn");
-  const AgiosRepeat once{kSeeds, 1}, again{kLearningSeeds, kIterations};
+  const AgiosRepeat once{kSeeds, 1}, again{kSeeds, kIterations};
   struct Wanted {
     AgiosRun* run;
     AgiosPolicy policy;
@@ -78,16 +78,17 @@ Result<void> measure_cell(AgiosCell& cell) {
 void add_rows(const AgiosCell& cell, ExperimentResult& result) {
   const auto add = [&](const std::string& policy, const AgiosRun& run, double fifo, double paper) {
     result.rows.push_back({cell.test.pattern_name(), cell.test.size_name(), cell.test.direction_name(),
-                           std::int64_t{cell.test.processes}, std::int64_t{cell.test.applications}, policy, run.seconds,
-                           run.batch, reduction(fifo, run.seconds), reduction(paper, run.seconds)});
+                           std::int64_t{cell.test.processes}, std::int64_t{cell.test.applications}, policy,
+                           run.mean_seconds(), run.mean_batch(), reduction(fifo, run.mean_seconds()),
+                           reduction(paper, run.mean_seconds())});
   };
-  const double fifo = cell.fifo.seconds, paper = cell.paper.seconds;
+  const double fifo = cell.fifo.mean_seconds(), paper = cell.paper.mean_seconds();
   add("fifo", cell.fifo, fifo, paper);
   add("mlf, section III", cell.paper, fifo, paper);
   add("the same, traces", cell.predicted, fifo, paper);
   add("the same, other program's trace", cell.other, fifo, paper);
   for (const auto& [policy, run] : cell.defaults) add(policy + ", defaults", run, fifo, paper);
-  const double again = cell.again_paper.seconds;
+  const double again = cell.again_paper.mean_seconds();
   add("mlf, section III, phases 2-3", cell.again_paper, again, again);
   add("the same, traces, phases 2-3", cell.again_predicted, again, again);
   add("the same, learning, phases 2-3", cell.again_learned, again, again);
@@ -120,7 +121,10 @@ std::vector<Variation> variations() {
 }
 
 struct VariedMeans {
-  AgiosRun paper, predicted;
+  struct Means {
+    double seconds = 0, batch = 0;
+  };
+  Means paper, predicted;
   double gain = 0, over_paper = 0;  // of `paper` over fifo, of `predicted` over `paper`
   Result<void> result = fail(ErrorCode::kStopped, "did not run");
 };
@@ -137,12 +141,12 @@ Result<void> measure_variation(const Variation& variation, Direction direction, 
       const auto merged = run_agios(test, variation.servers, paper, {kVariedSeeds, 1});
       const auto predicted = run_agios(test, variation.servers, traced, {kVariedSeeds, 1}, *traces);
       if (!plain || !merged || !predicted) return Failure((!plain ? plain : !merged ? merged : predicted).error());
-      means.paper.seconds += merged->seconds / 4;
-      means.paper.batch += merged->batch / 4;
-      means.predicted.seconds += predicted->seconds / 4;
-      means.predicted.batch += predicted->batch / 4;
-      means.gain += reduction(plain->seconds, merged->seconds) / 4;
-      means.over_paper += reduction(merged->seconds, predicted->seconds) / 4;
+      means.paper.seconds += merged->mean_seconds() / 4;
+      means.paper.batch += merged->mean_batch() / 4;
+      means.predicted.seconds += predicted->mean_seconds() / 4;
+      means.predicted.batch += predicted->mean_batch() / 4;
+      means.gain += reduction(plain->mean_seconds(), merged->mean_seconds()) / 4;
+      means.over_paper += reduction(merged->mean_seconds(), predicted->mean_seconds()) / 4;
     }
   return {};
 }
@@ -159,7 +163,7 @@ Result<void> add_variations(ExperimentResult& result) {
   for (std::size_t i = 0; i < means.size(); ++i) {
     const VariedMeans& mean = means[i];
     if (!mean.result) return Failure(mean.result.error());
-    const auto add = [&](const char* policy, const AgiosRun& run, double gain, double over) {
+    const auto add = [&](const char* policy, const VariedMeans::Means& run, double gain, double over) {
       result.rows.push_back({"all four", "both", i % 2 == 0 ? "write" : "read", std::int64_t{16}, std::int64_t{4},
                              fmt::format("{}, {}", policy, all[i / 2].name), run.seconds, run.batch, gain, over});
     };
@@ -175,19 +179,20 @@ struct AgiosMeans {
   double cells = 0, helped = 0;  // helped: without contiguous small requests
 };
 
-AgiosMeans means_of(const std::vector<AgiosCell>& cells, Direction direction) {
+AgiosMeans means_of(const std::vector<AgiosCell>& cells, Direction direction, WithoutSeed without) {
   AgiosMeans means;
   for (const AgiosCell& cell : cells) {
     if (cell.test.applications != 4 || cell.test.direction != direction) continue;
-    const double gain = reduction(cell.fifo.seconds, cell.paper.seconds);
-    means.paper += gain;
-    means.most = std::max(means.most, gain);
-    means.total += reduction(cell.fifo.seconds, cell.predicted.seconds);
-    means.seconds += cell.fifo.seconds;
+    const double fifo = cell.fifo.mean_seconds(without), paper = cell.paper.mean_seconds(without);
+    const double predicted = cell.predicted.mean_seconds(without);
+    means.paper += reduction(fifo, paper);
+    means.most = std::max(means.most, reduction(fifo, paper));
+    means.total += reduction(fifo, predicted);
+    means.seconds += fifo;
     ++means.cells;
     if (cell.test.contiguous_small()) continue;
-    means.predicted += reduction(cell.paper.seconds, cell.predicted.seconds);
-    means.batch += 100 * (cell.predicted.batch / cell.paper.batch - 1);
+    means.predicted += reduction(paper, predicted);
+    means.batch += 100 * (cell.predicted.mean_batch(without) / cell.paper.mean_batch(without) - 1);
     ++means.helped;
   }
   means.paper /= means.cells;
@@ -198,50 +203,74 @@ AgiosMeans means_of(const std::vector<AgiosCell>& cells, Direction direction) {
 }
 
 void add_reproduced(const std::vector<AgiosCell>& cells, ExperimentResult& result) {
-  const AgiosMeans writes = means_of(cells, Direction::kWrite), reads = means_of(cells, Direction::kRead);
-  const auto add = [&](const std::string& id, const std::string& what, double paper, double ours, bool fitted) {
-    result.claims.push_back({.id = "agios-patterns." + id,
-                             .what = what,
-                             .unit = "%",
-                             .paper = paper,
-                             .ours = ours,
-                             .fitted = fitted,
-                             .reproduced = true});
+  struct BothMeans {
+    AgiosMeans writes, reads;
   };
-  add("write.mean", "mean gain of section III over fifo, writes", 27.81, writes.paper, true);
-  add("read.mean", "mean gain of section III over fifo, reads", 27.06, reads.paper, true);
-  add("read.time", "how much less time reads take than writes under fifo", 83.8,
-      reduction(writes.seconds, reads.seconds), true);
-  add("write.most", "largest gain of section III over fifo, writes", 42.05, writes.most, false);
-  add("read.most", "largest gain of section III over fifo, reads", 46.95, reads.most, false);
-  add("write.predicted", "mean gain of traces over none in three patterns, writes", 29.5, writes.predicted, false);
-  add("read.predicted", "mean gain of traces over none in three patterns, reads", 20.7, reads.predicted, false);
-  add("batch", "how much larger batches are with traces, three patterns", 25.1, (writes.batch + reads.batch) / 2,
-      false);
-  add("write.total", "mean gain of traces over fifo, writes", 42.33, writes.total, false);
-  add("read.total", "mean gain of traces over fifo, reads", 39.2, reads.total, false);
+  const auto add = [&](const std::string& id, const std::string& what, double paper, bool fitted,
+                       const std::function<double(const BothMeans&)>& ours) {
+    result.claims.push_back(with(
+        {.id = "agios-patterns." + id, .what = what, .unit = "%", .paper = paper, .fitted = fitted, .reproduced = true},
+        jackknife(kSeeds, [&](WithoutSeed without) {
+          return ours({means_of(cells, Direction::kWrite, without), means_of(cells, Direction::kRead, without)});
+        })));
+  };
+  using Means = const BothMeans&;
+  add("write.mean", "mean gain of section III over fifo, writes", 27.81, true, [](Means m) { return m.writes.paper; });
+  add("read.mean", "mean gain of section III over fifo, reads", 27.06, true, [](Means m) { return m.reads.paper; });
+  add("read.time", "how much less time reads take than writes under fifo", 83.8, true,
+      [](Means m) { return reduction(m.writes.seconds, m.reads.seconds); });
+  add("write.most", "largest gain of section III over fifo, writes", 42.05, false,
+      [](Means m) { return m.writes.most; });
+  add("read.most", "largest gain of section III over fifo, reads", 46.95, false, [](Means m) { return m.reads.most; });
+  add("write.predicted", "mean gain of traces over none in three patterns, writes", 29.5, false,
+      [](Means m) { return m.writes.predicted; });
+  add("read.predicted", "mean gain of traces over none in three patterns, reads", 20.7, false,
+      [](Means m) { return m.reads.predicted; });
+  add("batch", "how much larger batches are with traces, three patterns", 25.1, false,
+      [](Means m) { return (m.writes.batch + m.reads.batch) / 2; });
+  add("write.total", "mean gain of traces over fifo, writes", 42.33, false, [](Means m) { return m.writes.total; });
+  add("read.total", "mean gain of traces over fifo, reads", 39.2, false, [](Means m) { return m.reads.total; });
+}
+
+// Over all cells: sums of gains, and the largest losses.
+struct AgiosLosses {
+  double traced = 0, learned = 0, small = -100, other = -100, defaults = -100;
+};
+
+AgiosLosses losses_of(const std::vector<AgiosCell>& cells, WithoutSeed without) {
+  AgiosLosses losses;
+  const auto gain = [&](const AgiosRun& before, const AgiosRun& after) {
+    return reduction(before.mean_seconds(without), after.mean_seconds(without));
+  };
+  for (const AgiosCell& cell : cells) {
+    losses.traced += gain(cell.again_paper, cell.again_predicted);
+    losses.learned += gain(cell.again_paper, cell.again_learned);
+    if (cell.test.contiguous_small()) losses.small = std::max(losses.small, -gain(cell.paper, cell.predicted));
+    losses.other = std::max(losses.other, -gain(cell.paper, cell.other));
+    for (const auto& [policy, run] : cell.defaults) losses.defaults = std::max(losses.defaults, -gain(cell.fifo, run));
+  }
+  return losses;
 }
 
 void add_advances(const std::vector<AgiosCell>& cells, ExperimentResult& result) {
-  double traced = 0, learned = 0, small = -100, other = -100, defaults = -100;
-  for (const AgiosCell& cell : cells) {
-    traced += reduction(cell.again_paper.seconds, cell.again_predicted.seconds);
-    learned += reduction(cell.again_paper.seconds, cell.again_learned.seconds);
-    if (cell.test.contiguous_small()) small = std::max(small, -reduction(cell.paper.seconds, cell.predicted.seconds));
-    other = std::max(other, -reduction(cell.paper.seconds, cell.other.seconds));
-    for (const auto& [policy, run] : cell.defaults)
-      defaults = std::max(defaults, -reduction(cell.fifo.seconds, run.seconds));
-  }
-  const auto add = [&](const std::string& id, const std::string& what, double goal, Claim::Goal kind, double ours) {
+  const auto add = [&](const Claim& claim, const std::function<double(const AgiosLosses&)>& ours) {
     result.claims.push_back(
-        {.id = "agios-patterns." + id, .what = what, .unit = "%", .goal = goal, .goal_is = kind, .ours = ours});
+        with(claim, jackknife(kSeeds, [&](WithoutSeed without) { return ours(losses_of(cells, without)); })));
   };
-  add("learned", "gain of learning from the second iteration on, as a share of the gain of traces", 90,
-      Claim::Goal::kAtLeast, traced > 0 ? 100 * learned / traced : 0);
-  add("contiguous-small", "largest loss by traces with small contiguous requests", 1, Claim::Goal::kAtMost, small);
-  add("other-trace", "largest loss by the trace of another program", 1, Claim::Goal::kAtMost, other);
-  add("defaults", "largest loss of to, sjf, hbrr, mlf or aioli with default options against fifo", 2,
-      Claim::Goal::kAtMost, defaults);
+  const auto loss = [&](const std::string& id, const std::string& what, double goal, double AgiosLosses::*which) {
+    add({.id = "agios-patterns." + id, .what = what, .unit = "%", .goal = goal},
+        [which](const AgiosLosses& losses) { return losses.*which; });
+  };
+  add({.id = "agios-patterns.learned",
+       .what = "gain of learning from the second iteration on, as a share of the gain of traces",
+       .unit = "%",
+       .goal = 90,
+       .goal_is = Claim::Goal::kAtLeast},
+      [](const AgiosLosses& losses) { return losses.traced > 0 ? 100 * losses.learned / losses.traced : 0; });
+  loss("contiguous-small", "largest loss by traces with small contiguous requests", 1, &AgiosLosses::small);
+  loss("other-trace", "largest loss by the trace of another program", 1, &AgiosLosses::other);
+  loss("defaults", "largest loss of to, sjf, hbrr, mlf or aioli with default options against fifo", 2,
+       &AgiosLosses::defaults);
 }
 
 }  // namespace

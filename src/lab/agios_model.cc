@@ -69,7 +69,7 @@ void fit_to_nodes(const AgiosTest& test, const AgiosServers& servers, Scenario& 
 
 Result<AgiosRun> run_agios(const AgiosTest& test, const AgiosServers& servers, const AgiosPolicy& policy,
                            const AgiosRepeat& repeat, const AgiosPredictions& predictions) {
-  AgiosRun mean;
+  AgiosRun run;
   for (unsigned i = 0; i < repeat.seeds; ++i) {
     Scenario scenario = agios_scenario(test, servers, policy, kFirstSeed + i);
     scenario.servers.predictions = predictions;
@@ -89,11 +89,11 @@ Result<AgiosRun> run_agios(const AgiosTest& test, const AgiosServers& servers, c
         if (phase.iteration > 0) sum += std::chrono::duration<double>(phase.end - phase.begin).count(), ++count;
       seconds = sum / count;
     }
-    mean.seconds += seconds / repeat.seeds;
-    mean.batch += static_cast<double>(outcome->batched_requests) /
-                  static_cast<double>(std::max<std::uint64_t>(1, outcome->batches)) / repeat.seeds;
+    run.seconds.push_back(seconds);
+    run.batches.push_back(static_cast<double>(outcome->batched_requests) /
+                          static_cast<double>(std::max<std::uint64_t>(1, outcome->batches)));
   }
-  return mean;
+  return run;
 }
 
 Result<AgiosPredictions> record_agios(const AgiosTest& test, const AgiosServers& servers, unsigned traces) {

@@ -48,9 +48,13 @@ AgiosPolicy agios_predicting_policy(const std::string& prediction);
 
 using AgiosPredictions = std::vector<std::shared_ptr<const PredictedQueues>>;  // by server
 
+// Each with one value per seed.
 struct AgiosRun {
-  double seconds = 0;  // end of the last application; of several iterations the mean phase from the second on
-  double batch = 0;    // requests per batch
+  std::vector<double> seconds;  // end of the last application; of several iterations the mean phase from the second on
+  std::vector<double> batches;  // requests per batch
+
+  double mean_seconds(WithoutSeed without = {}) const { return mean_of(seconds, without); }
+  double mean_batch(WithoutSeed without = {}) const { return mean_of(batches, without); }
 };
 
 // What live nodes need of it: the costs per batch and byte are those of a modelled device.
@@ -59,7 +63,7 @@ void fit_to_nodes(const AgiosTest& test, const AgiosServers& servers, Scenario& 
 Scenario agios_scenario(const AgiosTest& test, const AgiosServers& servers, const AgiosPolicy& policy,
                         std::uint64_t seed);
 
-// Runs with `seeds` from kFirstSeed on; the mean. More iterations: the program again, after computing for a second.
+// Runs with `seeds` from kFirstSeed on. More iterations: the program again, after computing for a second.
 struct AgiosRepeat {
   unsigned seeds = 1;
   unsigned iterations = 1;

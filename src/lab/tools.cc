@@ -112,6 +112,10 @@ double sum_of(const std::vector<double>& values, WithoutSeed without) {
   return without ? sum - values[*without] : sum;
 }
 
+double mean_of(const std::vector<double>& values, WithoutSeed without) {
+  return sum_of(values, without) / static_cast<double>(values.size() - (without ? 1 : 0));
+}
+
 Estimate jackknife(std::size_t seeds, const std::function<double(WithoutSeed)>& of) {
   Estimate estimate{of({})};
   if (seeds < 3) return estimate;

@@ -81,8 +81,9 @@ struct Estimate {
 // all (empty).
 using WithoutSeed = std::optional<std::size_t>;
 Estimate jackknife(std::size_t seeds, const std::function<double(WithoutSeed)>& of);
-// The sum of `values`, one per seed.
+// The sum and the mean of `values`, one per seed.
 double sum_of(const std::vector<double>& values, WithoutSeed without = {});
+double mean_of(const std::vector<double>& values, WithoutSeed without = {});
 // How much smaller the mean of `ours` is than that of `baseline`, in percent, and their ratio. Both have one value per
 // seed, the same seeds in the same order. The interval is that of the jackknife.
 Estimate reduction_over_seeds(const std::vector<double>& baseline, const std::vector<double>& ours);
