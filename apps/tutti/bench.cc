@@ -13,8 +13,9 @@ void BenchArguments::define(CommandLine& line, const std::string& quick_means) {
 
 Command bench_command() {
   return {"bench", "Measure the speed of Tutti on this machine", [](CommandLine& line) {
-            for (const Command& part : {bench_gate_command(), bench_memory_command(), bench_net_command(),
-                                        bench_plan_command(), bench_predict_command(), bench_sched_command()})
+            for (const Command& part :
+                 {bench_gate_command(), bench_memory_command(), bench_net_command(), bench_plan_command(),
+                  bench_predict_command(), bench_sched_command(), bench_trace_command()})
               part.define(line.subcommand(part.name, part.summary));
           }};
 }

@@ -21,5 +21,6 @@ Command bench_net_command();
 Command bench_plan_command();
 Command bench_predict_command();
 Command bench_sched_command();
+Command bench_trace_command();
 
 }  // namespace tutti::cli

@@ -67,18 +67,20 @@ std::byte* BlockEncoder::put_path(std::byte* out, std::string_view path) {
 }
 
 std::byte* BlockEncoder::put_process(std::byte* out, std::uint32_t process) {
+  FoundProcess& found = found_processes_[process % kFound];
+  if (found.index != kNoFile && found.process == process) return put_varint(out, found.index);
   const auto next = static_cast<std::uint32_t>(process_indexes_.size());
   const auto [known, is_new] = process_indexes_.try_emplace(process, next);
+  found = {process, known->second};
   out = put_varint(out, known->second);
   return is_new ? put_varint(out, process) : out;
 }
 
-std::uint32_t BlockEncoder::find(FileId file) {
-  if (found_index_ != kNoFile && file == found_) return found_index_;
+std::uint32_t BlockEncoder::find_in_table(FileId file) {
   const auto known = files_.find(file);
-  found_ = file;
-  found_index_ = known == files_.end() ? kNoFile : known->second;
-  return found_index_;
+  if (known == files_.end()) return kNoFile;
+  found_[file % kFound] = {file, known->second};
+  return known->second;
 }
 
 std::uint64_t BlockEncoder::add(const TracedArrival& arrival, std::string_view path) {
@@ -87,7 +89,7 @@ std::uint64_t BlockEncoder::add(const TracedArrival& arrival, std::string_view p
   std::uint32_t file = find(arrival.file);
   const bool is_new = file == kNoFile;
   if (is_new) {
-    file = found_index_ = static_cast<std::uint32_t>(ends_.size());
+    file = static_cast<std::uint32_t>(ends_.size());
     files_.emplace(arrival.file, file);
     ends_.push_back(0);
   }
@@ -149,7 +151,9 @@ std::vector<std::byte> BlockEncoder::take() {
   process_indexes_.clear();
   last_path_.clear();
   last_ = {};
-  last_file_ = found_index_ = kNoFile;
+  last_file_ = kNoFile;
+  found_ = {};
+  found_processes_ = {};
   requests_ = completions_ = 0;
   return std::exchange(payload_, {});
 }

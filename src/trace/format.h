@@ -7,6 +7,7 @@
 
 #include <tutti/sched.h>
 
+#include <array>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <cstddef>
 #include <cstdint>
@@ -76,7 +77,11 @@ class BlockEncoder {
 
   void begin_record();
   // The index of the file in this block, or kNoFile.
-  std::uint32_t find(FileId file);
+  std::uint32_t find(FileId file) {
+    const FoundFile& found = found_[file % kFound];
+    return found.index != kNoFile && found.file == file ? found.index : find_in_table(file);
+  }
+  std::uint32_t find_in_table(FileId file);
   std::byte* put_path(std::byte* out, std::string_view path);
   std::byte* put_process(std::byte* out, std::uint32_t process);
 
@@ -88,8 +93,18 @@ class BlockEncoder {
   std::string last_path_;
   TracedArrival last_{};               // values that the next record leaves out if they are equal
   std::uint32_t last_file_ = kNoFile;  // index
-  FileId found_ = 0;                   // by the last call of find(), with found_index_
-  std::uint32_t found_index_ = kNoFile;
+  // What find() has found, and the process last put, by the low bits of their numbers: faster than hash tables.
+  static constexpr std::size_t kFound = 64;
+  struct FoundFile {
+    FileId file = 0;
+    std::uint32_t index = kNoFile;
+  };
+  struct FoundProcess {
+    std::uint32_t process = 0;
+    std::uint32_t index = kNoFile;
+  };
+  std::array<FoundFile, kFound> found_{};
+  std::array<FoundProcess, kFound> found_processes_{};
   std::uint64_t next_completed_ = 0;  // number after that of the last completion
   std::uint32_t requests_ = 0, completions_ = 0;
   std::uint64_t first_ = 0;  // number of the block's first request

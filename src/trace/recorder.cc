@@ -24,31 +24,79 @@ Recorder::Recorder(World& world, Workers& workers, std::unique_ptr<TraceOutput> 
       options_(std::move(options)),
       output_(std::move(output)) {
   header_.facts = options_.facts;
-  timer_ = world_.make_timer([this] {
-    Lock lock(mutex_);
-    timer_set_ = false;
-    end_block();
-    unlock_and_post(lock);
-  });
+  timer_ = world_.make_timer([this] { tick(); });
 }
 
 Recorder::~Recorder() {
   timer_.reset();
 }
 
-// Requests are left out from the end of a block until blocks have been written, so that a block has no gaps.
-bool Recorder::must_leave_out() {
-  return encoder_.empty() && waiting_.size() >= options_.most_waiting;
-}
-
 void Recorder::arrived(std::span<const WaitingRequest> requests) {
-  Lock lock(mutex_, kSpinFirst);
-  for (const WaitingRequest& waiting : requests) add(waiting.request, waiting.arrived);
-  if (!std::exchange(timer_set_, true)) timer_->set(world_.clock().steady() + options_.flush_interval);
-  if (!waiting_.empty()) unlock_and_post(lock);
+  for (const WaitingRequest& waiting : requests) {
+    const Request& request = waiting.request;
+    RecordedEvent& event = ring_.next();
+    event.id = request.id;
+    event.when = waiting.arrived;
+    event.ended = false;
+    TracedArrival& arrival = event.arrival;
+    arrival.file = request.file;
+    arrival.application = request.stamp.application;
+    arrival.offset = request.offset;
+    arrival.length = request.length;
+    arrival.target = request.target;
+    arrival.direction = request.direction;
+    // Clients begin to count operations at a random number in the upper half (client/core.h).
+    arrival.process = static_cast<std::uint32_t>(request.stamp.operation >> 32);
+    report();
+  }
 }
 
-void Recorder::add(const Request& request, TimePoint when) {
+void Recorder::ended(std::span<const Request> requests, TimePoint when, bool served) {
+  for (const Request& request : requests) {
+    RecordedEvent& event = ring_.next();
+    event.id = request.id;
+    event.when = when;
+    event.ended = true;
+    event.served = served;
+    report();
+  }
+}
+
+void Recorder::report() {
+  const bool much = ring_.push();
+  if (!much && timer_runs_.load(std::memory_order_relaxed)) return;
+  Lock lock(mutex_, kSpinFirst);
+  if (!timer_runs_.load(std::memory_order_relaxed)) start_timer();
+  if (much) drain();
+  unlock_and_post(lock);
+}
+
+void Recorder::start_timer() {
+  timer_runs_.store(true, std::memory_order_relaxed);
+  idle_ = false;
+  timer_->set(world_.clock().steady() + options_.flush_interval);
+}
+
+void Recorder::tick() {
+  Lock lock(mutex_);
+  const bool was_idle = std::exchange(idle_, !drain());
+  end_block();
+  if (!idle_) {
+    start_timer();
+  } else {
+    timer_runs_.store(false, std::memory_order_relaxed);
+    if (!was_idle) timer_->set(world_.clock().steady() + options_.flush_interval);
+  }
+  unlock_and_post(lock);
+}
+
+bool Recorder::drain() {
+  return ring_.drain([this](const RecordedEvent& event) TUTTI_UNCHECKED {  // called under the lock
+    event.ended ? end(event) : add(event);
+  });
+}
+
+void Recorder::add(const RecordedEvent& event) {
   if (must_leave_out()) {
     ++left_out_;
     return;
@@ -57,42 +105,30 @@ void Recorder::add(const Request& request, TimePoint when) {
     encoder_.skip(left_out_);
     lost_ += std::exchange(left_out_, 0);
   }
-  if (!std::exchange(started_, true)) header_.start = when;
-  const TracedArrival arrival{.time = when - header_.start,
-                              .file = request.file,
-                              .application = request.stamp.application,
-                              .offset = request.offset,
-                              .length = request.length,
-                              .target = request.target,
-                              .direction = request.direction,
-                              // Clients begin to count operations at a random number in the upper half (client/core.h).
-                              .process = static_cast<std::uint32_t>(request.stamp.operation >> 32)};
+  if (!std::exchange(started_, true)) header_.start = event.when;
+  TracedArrival arrival = event.arrival;
+  arrival.time = event.when - header_.start;
   std::uint64_t number = 0;
-  if (encoder_.knows(request.file)) {
+  if (encoder_.knows(arrival.file)) {
     number = encoder_.add(arrival, {});
   } else {
-    const auto named = names_.find(request.file);
-    number = encoder_.add(arrival, named == names_.end() ? name_of_unnamed(request.file) : named->second);
+    const auto named = names_.find(arrival.file);
+    number = encoder_.add(arrival, named == names_.end() ? name_of_unnamed(arrival.file) : named->second);
   }
-  unfinished_.add(request.id, number);
+  unfinished_.add(event.id, number);
   ++in_block_;
   if (encoder_.full()) end_block();
 }
 
-void Recorder::ended(std::span<const Request> requests, TimePoint when, bool served) {
-  Lock lock(mutex_, kSpinFirst);
-  for (const Request& request : requests) {
-    const auto number = unfinished_.take(request.id);
-    if (number && served && !must_leave_out()) encoder_.complete(*number, when - header_.start);
-    if (encoder_.full()) end_block();
-  }
-  if (!encoder_.empty() && !std::exchange(timer_set_, true))
-    timer_->set(world_.clock().steady() + options_.flush_interval);
-  if (!waiting_.empty()) unlock_and_post(lock);
+void Recorder::end(const RecordedEvent& event) {
+  const auto number = unfinished_.take(event.id);
+  if (number && event.served && !must_leave_out()) encoder_.complete(*number, event.when - header_.start);
+  if (encoder_.full()) end_block();
 }
 
 void Recorder::named(FileId file, std::string_view path) {
   Lock lock(mutex_);
+  drain();  // what happened under the name before
   path = path.substr(0, kMaxPathLength);
   if (names_.size() >= options_.most_names || name_bytes_ + path.size() > options_.most_name_bytes) {
     names_.clear();
@@ -105,6 +141,7 @@ void Recorder::named(FileId file, std::string_view path) {
 
 void Recorder::flush() {
   Lock lock(mutex_);
+  drain();
   end_block();
   unlock_and_post(lock);
 }

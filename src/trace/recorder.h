@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records what arrives at a scheduler and when it ends.
 //
-// The scheduler's threads encode a request in a few bytes of memory, which is faster than passing it to another thread.
+// The scheduler's threads put arrivals and ends into a ring in memory, and encode 128 of them at a time in a few bytes
+// each, which is faster than passing them to another thread.
 // A worker writes full blocks, and every flush interval the block that is not full. If the output is slower than the
 // requests, requests are left out of the trace and counted; the scheduler never waits.
 #pragma once
@@ -9,6 +10,7 @@
 #include <tutti/sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <functional>
@@ -64,6 +66,44 @@ class UnfinishedRequests {
   boost::unordered_flat_map<RequestId, std::uint64_t> large_;
 };
 
+// What happened to one request.
+struct RecordedEvent {
+  RequestId id = 0;
+  TimePoint when{};
+  TracedArrival arrival{};  // of an arrival, without `time`
+  bool ended = false;
+  bool served = false;  // of an end
+};
+
+// Events between the thread that reports them and the thread that encodes them, which may be the same. One thread at a
+// time may call each of push() and drain(); the two may overlap. Without locks, because a lock costs more than the
+// encoding.
+class EventRing {
+ public:
+  static constexpr std::size_t kSize = 256;
+
+  // The next event to fill in before push(). The ring must not be full.
+  RecordedEvent& next() { return events_[head_.load(std::memory_order_relaxed) % kSize]; }
+  // True: half of the ring is used; drain it soon.
+  bool push() {
+    const std::uint64_t head = head_.load(std::memory_order_relaxed) + 1;
+    head_.store(head, std::memory_order_release);
+    return head - tail_.load(std::memory_order_acquire) >= kSize / 2;
+  }
+  // False: there were no events.
+  template <typename Use>
+  bool drain(Use use) {
+    const std::uint64_t head = head_.load(std::memory_order_acquire), first = tail_.load(std::memory_order_relaxed);
+    for (std::uint64_t at = first; at != head; ++at) use(events_[at % kSize]);
+    tail_.store(head, std::memory_order_release);
+    return head != first;
+  }
+
+ private:
+  std::atomic<std::uint64_t> head_{0}, tail_{0};
+  std::array<RecordedEvent, kSize> events_{};
+};
+
 // Thread-safe.
 class Recorder final : public SchedulerObserver {
  public:
@@ -97,8 +137,16 @@ class Recorder final : public SchedulerObserver {
     std::uint64_t requests = 0;
   };
 
-  void add(const Request& request, TimePoint when) TUTTI_REQUIRES(mutex_);
-  bool must_leave_out() TUTTI_REQUIRES(mutex_);
+  void report();                        // the event that ring_.next() is
+  bool drain() TUTTI_REQUIRES(mutex_);  // encodes the events so far; false: there were none
+  void tick();                          // of the timer
+  void start_timer() TUTTI_REQUIRES(mutex_);
+  void add(const RecordedEvent& event) TUTTI_REQUIRES(mutex_);
+  void end(const RecordedEvent& event) TUTTI_REQUIRES(mutex_);
+  // Requests are left out from the end of a block until blocks have been written, so that a block has no gaps.
+  bool must_leave_out() const TUTTI_REQUIRES(mutex_) {
+    return encoder_.empty() && waiting_.size() >= options_.most_waiting;
+  }
   void end_block() TUTTI_REQUIRES(mutex_);
   // Posts write() if there are blocks for it, after it has released the lock.
   void unlock_and_post(Lock& lock) TUTTI_UNCHECKED;  // unlocks what the caller has locked
@@ -110,7 +158,13 @@ class Recorder final : public SchedulerObserver {
   const Options options_;
   std::atomic<std::uint64_t> recorded_{0}, lost_{0};
 
+  EventRing ring_;  // filled by arrived() and ended(), whose calls never overlap; drained under mutex_
+  // The timer runs as long as events arrive. It ends after two intervals without: an event that is reported while it
+  // goes off in the first is found in the second.
+  std::atomic<bool> timer_runs_{false};
+
   Mutex mutex_;
+  bool idle_ TUTTI_GUARDED_BY(mutex_) = false;  // nothing arrived in the last interval
   FileHeader header_ TUTTI_GUARDED_BY(mutex_);
   bool started_ TUTTI_GUARDED_BY(mutex_) = false;  // header_.start is set
   BlockEncoder encoder_ TUTTI_GUARDED_BY(mutex_);
@@ -119,7 +173,6 @@ class Recorder final : public SchedulerObserver {
   UnfinishedRequests unfinished_ TUTTI_GUARDED_BY(mutex_);
   std::vector<EncodedBlock> waiting_ TUTTI_GUARDED_BY(mutex_);  // to be written
   bool posted_ TUTTI_GUARDED_BY(mutex_) = false;                // a write() that has not begun
-  bool timer_set_ TUTTI_GUARDED_BY(mutex_) = false;
   boost::unordered_flat_map<FileId, std::string> names_ TUTTI_GUARDED_BY(mutex_);
   std::size_t name_bytes_ TUTTI_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<Timer> timer_;

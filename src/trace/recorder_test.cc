@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/live_world.h"
 #include "base/temporary_directory.h"
@@ -136,6 +137,54 @@ TEST_F(RecorderTest, RecordsArrivalsAndCompletionsOfAScheduler) {
   EXPECT_EQ(second.process, 5u);
   EXPECT_EQ(second.offset, 20u);
   EXPECT_EQ(recorder_->recorded(), 3u);
+}
+
+TEST_F(RecorderTest, RequestsAfterAPauseAreWrittenWithinTheInterval) {
+  start();
+  for (RequestId id = 1; id <= 3; ++id) {
+    add(id);
+    while (serve()) continue;
+    for (int i = 0; i < 2; ++i) world_.advance(1s), world_.run();
+    EXPECT_THAT(output_->decode().trace.requests, SizeIs(id));
+    for (int i = 0; i < 5; ++i) world_.advance(1s), world_.run();
+  }
+}
+
+TEST_F(RecorderTest, RequestsKeepTheNameThatTheFileHadWhenTheyArrived) {
+  start();
+  scheduler_->name_file(1, "/a/one");
+  add(1);
+  while (serve()) continue;
+  recorder_->flush();
+  scheduler_->name_file(1, "/a/two");
+  add(2);
+  while (serve()) continue;
+  recorder_->flush();
+  world_.run();
+  EXPECT_THAT(output_->decode().trace.files, ElementsAre("/a/one", "/a/two"));
+}
+
+TEST(EventRing, AnotherThreadFindsEveryEventInOrder) {
+  constexpr RequestId kEvents = 200'000;
+  EventRing ring;
+  Mutex draining;
+  RequestId expected = 0;
+  const auto drain = [&] {
+    Lock lock(draining);
+    ring.drain([&](const RecordedEvent& event) { EXPECT_EQ(event.id, expected++); });
+  };
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) drain();
+  });
+  for (RequestId id = 0; id < kEvents; ++id) {
+    ring.next().id = id;
+    if (ring.push()) drain();
+  }
+  done = true;
+  other.join();
+  drain();
+  EXPECT_EQ(expected, kEvents);
 }
 
 TEST_F(RecorderTest, ArrivalTimesAreThoseOfAddNotOfTheDispatcher) {
