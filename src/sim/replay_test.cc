@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/units.h"
+#include "sim/simulation.h"
 
 namespace tutti::sim {
 namespace {
@@ -141,6 +142,47 @@ TEST(Calibration, FindsTheDeviceOfTheRecording) {
     EXPECT_NEAR(found->device.bandwidth, 1e9, 0.05e9);
   }
   EXPECT_FALSE(calibrate({}, trace::kDefaultGap, CalibrateOn::kAllPhases));
+}
+
+// A device that the replay does not know, with latencies that overlap and a network: calibrated on every second phase,
+// the others take as long as they did.
+TEST(Calibration, PhasesThatItHasNotSeenAreWithin15Percent) {
+  for (const auto& [device, darshan] : {std::pair{"ssd-2010", false},
+                                        {"nvme", false},
+                                        {"hdd-7200", false},
+                                        {"ssd-2010", true},
+                                        {"hdd-7200", true}}) {  // true: with Darshan's resolution
+    Scenario scenario;
+    scenario.servers = {.count = 1, .device = *device_preset(device), .depth = 4};
+    scenario.network.jitter = 100us;
+    for (const unsigned operations : {20u, 60u}) {
+      Application application;
+      application.name = "job";
+      application.ranks = 4;
+      application.iterations = 60;
+      application.operations = operations;
+      application.size = Bytes(256 << 10);
+      application.variation = 0.3;
+      application.compute = std::chrono::milliseconds(300 + 7 * operations);
+      application.direction = Direction::kWrite;
+      scenario.applications.push_back(application);
+    }
+    const auto recorded = run(scenario, {.traces = true});
+    ASSERT_TRUE(recorded);
+    Trace trace = recorded->traces.front();
+    if (darshan)
+      for (TraceRequest& request : trace.requests)
+        request.time = request.time / 100us * 100us, request.completed = request.completed / 100us * 100us;
+    const auto half = calibrate(trace, trace::kDefaultGap, CalibrateOn::kEvenPhases);
+    ASSERT_TRUE(half) << device;
+    const auto outcome = replay(trace, {.policy = {.name = "fifo"}, .device = half->device, .depth = 4});
+    ASSERT_TRUE(outcome);
+    double then = 0, now = 0;
+    for (const ReplayedPhase& phase : outcome->phases)
+      if (phase.number % 2 == 1 && phase.recorded) then += seconds(*phase.recorded), now += seconds(phase.duration());
+    ASSERT_GT(then, 0);
+    EXPECT_NEAR(now / then, 1, 0.15) << device;
+  }
 }
 
 }  // namespace
