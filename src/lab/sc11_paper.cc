@@ -24,9 +24,10 @@ std::string name_of_device(bool flash) {
 Result<Averages> measure_paper(const LabOptions& options, Sc11Run run, const MakePaper& make) {
   run.paper = true;
   return average(options.mode,
-                 [&, run](std::uint64_t seed) mutable {
-                   run.seed = seed;
-                   return make(run);
+                 [&](std::uint64_t seed) {  // on several threads
+                   Sc11Run each = run;
+                   each.seed = seed;
+                   return make(each);
                  },
                  {.seeds = options.mode == Mode::kFull ? 3 : kPaperSeeds});
 }
