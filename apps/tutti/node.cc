@@ -103,6 +103,7 @@ void follow_starter(int pipe) {
 int serve(const NodeArguments& arguments) {
   raise_descriptor_limit();
   reserve_descriptors(16 << 10);
+  (void)spdlog::default_logger();  // made before there are threads that log
   Signals signals;
   if (arguments.start_pipe != 0) follow_starter(static_cast<int>(arguments.start_pipe));
   auto options = read_options(arguments);
