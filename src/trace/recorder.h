@@ -104,7 +104,7 @@ class EventRing {
   std::array<RecordedEvent, kSize> events_{};
 };
 
-// Thread-safe.
+// Thread-safe, but calls of arrived() and ended() must not overlap, as SchedulerObserver promises.
 class Recorder final : public SchedulerObserver {
  public:
   struct Options {
