@@ -36,8 +36,15 @@ constexpr std::size_t kGroup = 256;            // files that are synced together
 // One running transfer.
 class Copy {
  public:
-  Copy(Client& client, const Transfer& what, StopSignals& signals, Activity& activity)
-      : client_(client), what_(what), signals_(signals), activity_(activity) {}
+  // `replies` counts what send() sends. `assume_new`: see Destination::assumes_new().
+  Copy(Client& client, const Transfer& what, StopSignals& signals, Activity& activity, std::shared_ptr<Replies> replies,
+       bool assume_new)
+      : client_(client),
+        what_(what),
+        signals_(signals),
+        activity_(activity),
+        replies_(std::move(replies)),
+        assume_new_(assume_new) {}
 
   // The steps of a transfer, in this order. send() begins step i without waiting, so that the requests of many files
   // are under way at the same time; it is optional. finish() carries the step out, or waits for what send() has begun.
@@ -55,6 +62,16 @@ class Copy {
     const auto done = (this->*kAll[step].finish)();
     return done ? done : failure(done.error());
   }
+  // Carries out all steps.
+  Result<void> run() {
+    for (std::size_t step = 0; step < kSteps; ++step)
+      if (auto done = finish(step); !done) return done;
+    return {};
+  }
+  // After the last step has failed: the file must not be assumed to be new.
+  bool may_exist(const Error& why) const {
+    return destination_ && destination_->assumes_new() && (why.system == EEXIST || why.system == EINVAL);
+  }
   // After commit(): as in Destination.
   std::optional<std::string> directory() const { return what_.sync ? destination_->directory() : std::nullopt; }
   const std::string& path() const { return destination_->path(); }
@@ -67,7 +84,8 @@ class Copy {
   static const std::array<Step, kSteps> kAll;
 
   void send_open() {
-    if (what_.from.where == FileLocation::Where::kCluster) client_.open_async(what_.from.path, {}, opening_.expect());
+    if (what_.from.where == FileLocation::Where::kCluster)
+      client_.open_async(what_.from.path, {}, opening_.expect(replies_));
   }
   Result<void> open() {
     const FileLocation &from = what_.from, &to = what_.to;
@@ -76,8 +94,9 @@ class Copy {
     if (!source) return Failure(source.error());
     source_ = std::move(*source);
     if (S_ISREG(source_->opened().mode)) size_ = source_->opened().size;
-    DestinationName name{to.path, base_name(from.path), what_.known_directory};
-    destination_ = to.where == FileLocation::Where::kCluster ? cluster_destination(client_, std::move(name))
+    DestinationName name{to.path, base_name(from.path), what_.known_directory,
+                         assume_new_ && size_ && *size_ <= kSmall};  // else a refused file would be sent for nothing
+    destination_ = to.where == FileLocation::Where::kCluster ? cluster_destination(client_, std::move(name), replies_)
                                                              : local_destination(std::move(name));
     return {};
   }
@@ -279,6 +298,8 @@ class Copy {
   std::unique_ptr<Destination> destination_;
   std::optional<std::uint64_t> size_;  // of the source, if it is known
   Activity& activity_;
+  const std::shared_ptr<Replies> replies_;
+  const bool assume_new_;
   std::uint64_t end_ = 0;  // bytes copied, when copy() has succeeded or send_data() has begun
   bool replaces_ = false;
   bool sent_ = false;  // send() was called, finish() was not
@@ -351,9 +372,8 @@ Result<void> sync_directory(Client& client, const std::string& path, const std::
 
 Result<void> transfer(Client& client, const Transfer& what, StopSignals& signals, Activity& activity) {
   signal(SIGXFSZ, SIG_IGN);  // a file larger than RLIMIT_FSIZE is an error like a full disk (EFBIG)
-  Copy copy(client, what, signals, activity);
-  for (std::size_t step = 0; step < Copy::kSteps; ++step)
-    if (auto done = copy.finish(step); !done) return done;
+  Copy copy(client, what, signals, activity, std::make_shared<Replies>(), false);
+  if (auto done = copy.run(); !done) return done;
   const auto directory = copy.directory();
   return directory ? sync_directory(client, copy.path(), *directory) : Result<void>{};
 }
@@ -364,15 +384,24 @@ void transfer_all(Client& client, std::span<const Transfer> transfers, StopSigna
                   const std::function<void(const Error&)>& failed) {
   signal(SIGXFSZ, SIG_IGN);
   std::map<std::string, std::string> directories;  // with one file in each
+  // Saves a request per file, until one of them exists. That one and the next group ask first.
+  std::atomic<bool> assume_new = true;
+  const auto replies = std::make_shared<Replies>();
   while (!transfers.empty() && signals.number() == 0) {
     const auto group = transfers.first(std::min(kGroup, transfers.size()));
     transfers = transfers.subspan(group.size());
     std::vector<std::unique_ptr<Copy>> copies;  // null: failed
-    for (const Transfer& what : group) copies.push_back(std::make_unique<Copy>(client, what, signals, activity));
+    for (const Transfer& what : group)
+      copies.push_back(std::make_unique<Copy>(client, what, signals, activity, replies, assume_new));
     // Also after a signal: each transfer that has begun removes its temporary file.
-    const auto finish = [&](std::size_t step, std::unique_ptr<Copy>& copy) {
+    const auto finish = [&](std::size_t step, const Transfer& what, std::unique_ptr<Copy>& copy) {
       if (!copy) return;
-      const auto done = copy->finish(step);
+      auto done = copy->finish(step);
+      if (!done && step + 1 == Copy::kSteps && copy->may_exist(done.error())) {
+        assume_new = false;
+        copy = std::make_unique<Copy>(client, what, signals, activity, replies, false);
+        done = copy->run();
+      }
       if (done) return;
       const bool begun = step > 0 || done.error().code != ErrorCode::kStopped;
       copy.reset();
@@ -386,7 +415,8 @@ void transfer_all(Client& client, std::span<const Transfer> transfers, StopSigna
         for (std::size_t i; (i = next[2 * step]++) < group.size();)
           if (copies[i]) copies[i]->send(step);
         together.arrive_and_wait();
-        for (std::size_t i; (i = next[2 * step + 1]++) < group.size();) finish(step, copies[i]);
+        replies->wait();
+        for (std::size_t i; (i = next[2 * step + 1]++) < group.size();) finish(step, group[i], copies[i]);
         together.arrive_and_wait();
       }
     };

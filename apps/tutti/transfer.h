@@ -58,6 +58,9 @@ Result<void> transfer(Client& client, const Transfer& what, StopSignals& signals
 
 // Carries out all transfers, several at a time. Each error goes to `failed`, which several threads call. Directories of
 // the cluster are synced once, at the end.
+//
+// Small files for a known directory are sent without asking whether their names exist. Renaming them replaces nothing
+// then; if a name exists, its temporary file is removed and the transfer repeated with all checks.
 void transfer_all(Client& client, std::span<const Transfer> transfers, StopSignals& signals, Activity& activity,
                   const std::function<void(const Error&)>& failed);
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 
@@ -105,19 +106,23 @@ auto repeat_if_lost(const Request& request) {
 
 class ClusterDestination final : public Destination {
  public:
-  ClusterDestination(Client& client, DestinationName name)
+  ClusterDestination(Client& client, DestinationName name, std::shared_ptr<Replies> replies)
       : client_(client),
+        replies_(std::move(replies)),
         path_(std::move(name.path)),
         name_(std::move(name.name)),
-        known_directory_(name.known_directory) {}
+        known_directory_(name.known_directory),
+        assumes_new_(name.known_directory && name.assume_new) {}
 
   void begin_look() override {
+    if (assumes_new_) return;
     if (known_directory_ && !in_directory_) enter_directory();
-    client_.status_async(path_, false, looking_.expect());
+    client_.status_async(path_, false, looking_.expect(replies_));
   }
   Result<std::optional<FileStatus>> look() override {
     // Mostly one request per file: the directory is looked at once for all files, and links are seldom.
     if (known_directory_ && !in_directory_) enter_directory();
+    if (assumes_new_) return std::optional<FileStatus>{};
     auto status = follow();
     if (status && status->is_directory() && !in_directory_) {
       enter_directory();
@@ -136,6 +141,8 @@ class ClusterDestination final : public Destination {
     return *status;
   }
 
+  bool assumes_new() const override { return assumes_new_; }
+
   const std::string& path() const override { return path_; }
   bool in_directory() const override { return in_directory_; }
   bool direct() const override { return false; }
@@ -143,7 +150,7 @@ class ClusterDestination final : public Destination {
   void begin_create(std::optional<std::uint32_t> permissions) override {
     permissions_ = permissions;
     choose_temporary();
-    client_.open_async(temporary_, creation(), creating_.expect());
+    client_.open_async(temporary_, creation(), creating_.expect(replies_));
   }
   Result<void> create(std::optional<std::uint32_t> permissions) override {
     permissions_ = permissions;
@@ -170,7 +177,7 @@ class ClusterDestination final : public Destination {
   bool begin_write(std::span<const std::byte> from) override {
     synced_ = false;
     writing_size_ = from.size();
-    if (!from.empty()) file_->write_async({{0, from}}, writing_.expect());
+    if (!from.empty()) file_->write_async({{0, from}}, writing_.expect(replies_));
     return true;
   }
   Result<void> finish_write() override {
@@ -195,10 +202,14 @@ class ClusterDestination final : public Destination {
       Lock lock(early_->mutex);
       ++early_->running;
     }
-    file_->fsync_async(false, [early = early_](const Result<std::size_t>& synced) {
-      Lock lock(early->mutex);
-      if (!synced && early->result) early->result = Failure(synced.error());
-      if (--early->running == 0) early->ended.notify_all();
+    replies_->begin();
+    file_->fsync_async(false, [early = early_, replies = replies_](const Result<std::size_t>& synced) {
+      {
+        Lock lock(early->mutex);
+        if (!synced && early->result) early->result = Failure(synced.error());
+        if (--early->running == 0) early->ended.notify_all();
+      }
+      replies->end();
     });
   }
   // A later sync may succeed although an earlier one has failed.
@@ -212,13 +223,13 @@ class ClusterDestination final : public Destination {
   void begin_commit() override {
     if (!has_permissions()) return;
     rename_sent_ = true;
-    client_.rename_async(temporary_, path_, 0, renaming_.expect());
+    client_.rename_async(temporary_, path_, rename_flags(), renaming_.expect(replies_));
   }
   Result<void> commit(bool) override {
     if (auto set = set_permissions(); !set) return set;
     rename_sent_ = true;
-    auto renamed =
-        repeat_if_lost([&] { return renaming_.sent() ? renaming_.take() : client_.rename(temporary_, path_); });
+    auto renamed = repeat_if_lost(
+        [&] { return renaming_.sent() ? renaming_.take() : client_.rename(temporary_, path_, rename_flags()); });
     if (!renamed && !has_final_name(file_->opened().inode)) return renamed;
     temporary_.clear();
     remove_lost();
@@ -247,6 +258,8 @@ class ClusterDestination final : public Destination {
     in_directory_ = true;
     path_ += (path_.empty() || path_.ends_with('/') ? "" : "/") + name_;
   }
+
+  unsigned rename_flags() const { return assumes_new_ ? RENAME_NOREPLACE : 0; }
 
   // The name of the next attempt to create the file.
   void choose_temporary() {
@@ -318,10 +331,11 @@ class ClusterDestination final : public Destination {
   };
 
   Client& client_;
+  const std::shared_ptr<Replies> replies_;
   const std::shared_ptr<EarlySyncs> early_ = std::make_shared<EarlySyncs>();
   std::string path_;
   const std::string name_;  // of the new file if path_ is a directory
-  const bool known_directory_;
+  const bool known_directory_, assumes_new_;
   bool in_directory_ = false;
   bool is_link_ = false;  // the path that was looked at last
   std::optional<std::uint32_t> permissions_;
@@ -346,8 +360,9 @@ Result<std::unique_ptr<Source>> cluster_source(const std::string& path, Result<s
   return std::make_unique<ClusterSource>(std::move(*file));
 }
 
-std::unique_ptr<Destination> cluster_destination(Client& client, DestinationName name) {
-  return std::make_unique<ClusterDestination>(client, std::move(name));
+std::unique_ptr<Destination> cluster_destination(Client& client, DestinationName name,
+                                                 std::shared_ptr<Replies> replies) {
+  return std::make_unique<ClusterDestination>(client, std::move(name), std::move(replies));
 }
 
 }  // namespace tutti::cli

@@ -4,6 +4,7 @@
 
 #include <tutti/client.h>
 
+#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <future>
@@ -13,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "stop_signals.h"
 
 namespace tutti::cli {
@@ -32,16 +34,44 @@ class MappedPart {
   std::span<const std::byte> memory_{};
 };
 
+// Counts requests of many files that are under way, so that a thread can wait for all their replies together: it is
+// woken once instead of once per reply. Thread-safe.
+class Replies {
+ public:
+  void begin() {
+    const Lock lock(mutex_);
+    ++missing_;
+  }
+  void end() {
+    const Lock lock(mutex_);
+    if (--missing_ == 0) complete_.notify_all();
+  }
+  // Waits until every request that has begun has ended.
+  void wait() {
+    Lock lock(mutex_);
+    complete_.wait(lock, [this]() TUTTI_REQUIRES(mutex_) { return missing_ == 0; });
+  }
+
+ private:
+  Mutex mutex_;
+  std::condition_variable_any complete_;
+  std::size_t missing_ TUTTI_GUARDED_BY(mutex_) = 0;
+};
+
 // The result of a request that is sent before its result is needed, so that the requests of many files are under way
 // at the same time. The reply may arrive after this object is gone.
 template <typename T>
 class SentAhead {
  public:
   // Pass the result to the request as `done`.
-  std::function<void(Result<T>)> expect() {
+  std::function<void(Result<T>)> expect(std::shared_ptr<Replies> replies) {
     auto promise = std::make_shared<std::promise<Result<T>>>();
     result_ = promise->get_future();
-    return [promise = std::move(promise)](Result<T> result) { promise->set_value(std::move(result)); };
+    replies->begin();
+    return [promise = std::move(promise), replies = std::move(replies)](Result<T> result) {
+      promise->set_value(std::move(result));
+      replies->end();
+    };
   }
   bool sent() const { return result_.valid(); }
   // Waits. Once per request.
@@ -87,8 +117,10 @@ class Destination {
   virtual void begin_commit() {}
 
   // The status of the existing file with this name, if any; symbolic links are followed. Changes nothing. An error if
-  // the existing file cannot be replaced or written to.
+  // the existing file cannot be replaced or written to. If assumes_new(): nothing, without asking.
   virtual Result<std::optional<FileStatus>> look() = 0;
+  // True: commit() replaces no file. It fails with EEXIST or, if the file system cannot do that, EINVAL.
+  virtual bool assumes_new() const { return false; }
   // The path of the destination. After look(): inside the directory that was given, links followed.
   virtual const std::string& path() const = 0;
   // After look(): the path that was given is a directory, and path() a file in it.
@@ -133,12 +165,16 @@ Result<std::unique_ptr<Source>> cluster_source(const std::string& path, Result<s
 
 // `name`: of the new file if the path is a directory.
 // `known_directory`: the path is a directory, so look() need not ask.
+// `assume_new`: in a known directory of the cluster, see Destination::assumes_new().
 struct DestinationName {
   std::string path, name;
   bool known_directory = false;
+  bool assume_new = false;
 };
 std::unique_ptr<Destination> local_destination(DestinationName name);
-std::unique_ptr<Destination> cluster_destination(Client& client, DestinationName name);
+// `replies` counts the requests of its begin functions.
+std::unique_ptr<Destination> cluster_destination(Client& client, DestinationName name,
+                                                 std::shared_ptr<Replies> replies);
 
 // True if `other`, a status taken between `before` and `after`, is of the same file as these two.
 //

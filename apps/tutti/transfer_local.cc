@@ -87,7 +87,8 @@ class LocalSource final : public Source {
     const bool regular = S_ISREG(opened_.mode) && path_ != "-";
     std::size_t filled = 0;
     while (filled < into.size()) {
-      if (!signals_.wait_until_readable(descriptor_.get())) return fail(ErrorCode::kStopped, "stopped by a signal");
+      const bool go_on = regular ? signals_.number() == 0 : signals_.wait_until_readable(descriptor_.get());
+      if (!go_on) return fail(ErrorCode::kStopped, "stopped by a signal");
       std::byte* const to = into.data() + filled;
       const ssize_t got = regular
                               ? pread(descriptor_.get(), to, into.size() - filled, static_cast<off_t>(offset + filled))

@@ -26,6 +26,7 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 using Words = std::vector<std::string>;
 
@@ -423,6 +424,38 @@ TEST_F(TransferTest, TwoSourcesOfOneNameAreRefused) {
     EXPECT_THAT(outcome.output, AllOf(HasSubstr(words[1] + " and " + words[2]), HasSubstr(words[3])));
   }
   EXPECT_TRUE(fs::is_empty(files_ + "to") && fs::is_empty(base_ / "to"));
+}
+
+// Several small files are sent before anybody asks whether their names exist: all checks are made nevertheless.
+TEST_F(TransferTest, SeveralSmallFilesReplaceOnlyWhatMayBeReplaced) {
+  up();
+  fs::create_directory(base_ / "from");
+  fs::create_directory(files_ + "to");
+  fs::create_directory(files_ + "to/folder");
+  fs::create_directory(files_ + "other");
+  write(files_ + "other/linked", "old");
+  write(files_ + "to/existing", "old", 0600);
+  write(files_ + "to/self", "myself");
+  fs::create_symlink("../other/linked", files_ + "to/link");
+  fs::create_symlink("nothing", files_ + "to/dangling");
+  fs::create_hard_link(files_ + "to/self", base_ / "from/self");
+  for (const std::string name : {"new", "existing", "link", "dangling", "folder"})
+    write(base_ / ("from/" + name), "new " + name, 0640);
+
+  const Outcome outcome = shell("cd '" + base_.path() + "/from' && $TUTTI put * to");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("put self to to: both are the same file"), HasSubstr("to/folder: Is a directory"),
+                    HasSubstr("to/dangling is a symbolic link to a file that does not exist")));
+  EXPECT_EQ(content(files_ + "to/new"), "new new");
+  EXPECT_EQ(content(files_ + "to/existing"), "new existing");
+  EXPECT_EQ(mode_of(files_ + "to/existing"), 0640u);
+  EXPECT_EQ(content(files_ + "to/self"), "myself");
+  EXPECT_TRUE(fs::is_symlink(files_ + "to/link"));
+  EXPECT_EQ(content(files_ + "other/linked"), "new link");
+  EXPECT_TRUE(fs::is_symlink(files_ + "to/dangling"));
+  EXPECT_TRUE(fs::is_directory(files_ + "to/folder"));
+  EXPECT_THAT(shell("ls -A " + files_ + "to " + files_ + "other").output, Not(HasSubstr("tutti-tmp")));
 }
 
 TEST_F(TransferTest, TwoTransfersToOneNameDoNotMix) {
