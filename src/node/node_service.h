@@ -64,6 +64,8 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
   // Rows with usage_key() >= `first`. If the reply's `more` is set, there are further rows.
   wire::StatisticsReply statistics(const wire::UsageKey& first = {}) const;
   wire::HealthReply health() const;
+  // How this node shares the limits of its policy with the others.
+  wire::LimitsReply limits() const;
 
   void connected(const net::ConnectionPointer& connection) override;
   Result<net::Buffer> payload_memory(const net::ConnectionPointer& from, const wire::Header& header) override;
@@ -91,7 +93,6 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
   void answer_stat(const node::ClientRequest& request, const node::Session& session);
   bool may_control(const node::Session& session) const;
   std::vector<std::byte> answer_limits(const net::Incoming& message);
-  wire::LimitsReply limits() const;
   void name_job(node::Session& session, const net::Peer& peer, ApplicationId application);
   Duration uptime() const { return dependencies_.world->clock().steady() - started_; }
 

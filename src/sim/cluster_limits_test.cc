@@ -90,6 +90,23 @@ class ClusterLimitsTest : public testing::Test {
     }
   }
 
+  // Until then, the largest sum of the shares that count at the nodes that run.
+  std::size_t most_shares_until(Duration end) {
+    std::size_t most = 0;
+    while (simulator().now() < end.count()) {
+      run_until(Duration(simulator().now()) + 1ms);
+      std::size_t sum = 0;
+      for (std::size_t node = 0; node < kNodes; ++node)
+        if (cluster_->node(node).running()) sum += cluster_->node(node).service().limits().shares;
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+  void cut(std::size_t one, std::size_t other) {
+    cluster_->network().cut(cluster_->node(one).process(), cluster_->node(other).process());
+    cluster_->network().cut(cluster_->node(other).process(), cluster_->node(one).process());
+  }
+
   Writer& add_writer(ApplicationId application, std::size_t size, std::size_t depth,
                      std::function<std::vector<std::size_t>(Nanoseconds)> nodes, const std::string& name = "job") {
     auto& writer = *writers_.emplace_back(std::make_unique<Writer>());
@@ -116,7 +133,9 @@ class ClusterLimitsTest : public testing::Test {
       const auto nodes = writer.nodes(simulator().now());
       if (nodes.empty()) return;
       const std::uint64_t number = writer.count++;
-      const std::uint64_t stripe = number * kNodes + nodes[number % nodes.size()];
+      const auto& targets = writer.file->layout().targets;  // each node has one
+      const auto target = std::ranges::find(targets, static_cast<TargetId>(nodes[number % nodes.size()]));
+      const std::uint64_t stripe = number * kNodes + static_cast<std::uint64_t>(target - targets.begin());
       ++writer.waiting;
       writer.file->write({{stripe * 65536, writer.data}}, [this, &writer](const Result<std::size_t>& done) {
         --writer.waiting;
@@ -269,15 +288,47 @@ TEST_F(ClusterLimitsTest, HoldAtMostIfANodeIsPartitionedFromTheOthers) {
     Writer& writer = add_writer(7, 32768, 32, [](Nanoseconds) { return std::vector<std::size_t>{0, 1, 2, 3}; });
     run_writers(kBegin, kBegin + 10s, [&] {
       for (std::size_t node = 0; node < kNodes; ++node) {
-        if (node == lost) continue;
-        cluster_->network().cut(cluster_->node(node).process(), cluster_->node(lost).process());
-        cluster_->network().cut(cluster_->node(lost).process(), cluster_->node(node).process());
+        if (node != lost) cut(node, lost);
       }
     });
     EXPECT_LE(windows(writer.served, kBegin, kBegin + 10s).most, 11e6) << lost;
     EXPECT_GE(windows(writer.served, kBegin + 7s, kBegin + 10s).least, 2.2e6) << lost;
     writer.file.reset();
   }
+}
+
+// Node 3 has ended. Nodes 0 and 1 do not reach each other, and both distribute; both see that node 3 has ended. Its
+// share counts at node 0, which also has that of node 2.
+TEST_F(ClusterLimitsTest, CountTheShareOfAnEndedNodeOnceIfOthersArePartitioned) {
+  start("7=10MB/s");
+  Writer& one = add_writer(7, 32768, 16, [](Nanoseconds) { return std::vector<std::size_t>{0, 2}; });
+  Writer& two = add_writer(7, 32768, 16, [](Nanoseconds) { return std::vector<std::size_t>{1}; });
+  run_until(kBegin);
+  fill(one);
+  fill(two);
+  cluster_->node(3).kill();
+  cut(0, 1);
+  EXPECT_EQ(most_shares_until(kBegin + 8s), kNodes);
+  EXPECT_EQ(cluster_->node(0).service().limits().shares, 3u);
+  EXPECT_EQ(cluster_->node(1).service().limits().shares, 1u);
+  std::vector<Served> all = one.served;
+  all.insert(all.end(), two.served.begin(), two.served.end());
+  EXPECT_LE(windows(all, kBegin, kBegin + 8s).most, 11e6);
+  EXPECT_GE(windows(all, kBegin + 4s, kBegin + 8s).least, 9e6);
+}
+
+// The others do not reach the node that distributes, and find another one. Until their leases have ended, their shares
+// count at the old one.
+TEST_F(ClusterLimitsTest, CountAShareAtAnotherNodeOnlyAfterItsLease) {
+  start("7=10MB/s");
+  Writer& writer = add_writer(7, 32768, 32, [](Nanoseconds) { return std::vector<std::size_t>{0, 1, 2, 3}; });
+  run_until(kBegin);
+  fill(writer);
+  EXPECT_EQ(most_shares_until(kBegin + 1s), kNodes);
+  for (std::size_t node = 1; node < kNodes; ++node) cut(0, node);
+  EXPECT_EQ(most_shares_until(kBegin + 4s), kNodes);
+  EXPECT_EQ(cluster_->node(0).service().limits().shares, 1u);
+  EXPECT_EQ(cluster_->node(1).service().limits().shares, 3u);
 }
 
 // Messages that arrive seconds late neither give a share twice nor bring old grants.
