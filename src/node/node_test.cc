@@ -172,15 +172,35 @@ TEST_F(NodeTest, AnErrorInAMergedBatchFailsOnlyTheRequestItBelongsTo) {
   EXPECT_EQ(content("a").substr(8192, 4096), std::string(4096, '3'));
 }
 
+TEST_F(NodeTest, TheEngineGetsTheDeadlineOfAWrite) {
+  std::atomic<TimePoint> got{};
+  options_.wrap_engine = [&](std::unique_ptr<Engine> inner) {
+    return make_faulty_engine(std::move(inner), [&](const Operation& operation) -> std::optional<Fault> {
+      got = operation.deadline;
+      return std::nullopt;
+    });
+  };
+  start();
+  TestClient client(endpoint_);
+  auto write = TestClient::write_request(create(client, "a", 1), 0, 5);
+  write.data.deadline = net::steady_now() + std::chrono::seconds(60);
+  EXPECT_EQ(client.head(client.send(write, "hello")).status, 0);
+  EXPECT_EQ(got.load(), write.data.deadline);
+}
+
 // A merged operation fails when the deadline of one of its requests has passed: that one is not repeated.
 TEST_F(NodeTest, PartsOfAFailedBatchAreNotRepeatedAfterTheirDeadline) {
   options_.depth = 1;
   options_.policy = "to";  // merges what adjoins
   EngineLatch latch;
   std::atomic<TimePoint> deadline{};
+  std::atomic<bool> repeated = false;  // the engine, which checks deadlines too, got the late part
   options_.wrap_engine = [&](std::unique_ptr<Engine> inner) {
     auto faulty = make_faulty_engine(std::move(inner), [&](const Operation& operation) -> std::optional<Fault> {
-      if (operation.memory.size() == 1) return std::nullopt;
+      if (operation.memory.size() == 1) {
+        if (operation.offset == 0) repeated = true;
+        return std::nullopt;
+      }
       while (net::steady_now() <= deadline.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return Fault{.error = EIO};
     });
@@ -200,6 +220,7 @@ TEST_F(NodeTest, PartsOfAFailedBatchAreNotRepeatedAfterTheirDeadline) {
   EXPECT_EQ(client.head(blocker).status, 0);
   EXPECT_EQ(client.head(late).status, wire::kExpired);
   EXPECT_EQ(client.head(other).status, 0);
+  EXPECT_FALSE(repeated);
   EXPECT_EQ(content("a").substr(0, 8192), std::string(4096, '\0') + std::string(4096, '2'));
 }
 

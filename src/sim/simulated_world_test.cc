@@ -230,8 +230,9 @@ TEST_F(SimulatedWorld, ChangesAreNotAppliedAfterTheirDeadline) {
   while (cluster_->simulator().now() < settled && cluster_->simulator().run_next()) {
   }
   EXPECT_FALSE(cluster_->volume().find("z"));
-  EXPECT_EQ(cluster_->volume().find("x")->size, 100'000U);
   EXPECT_FALSE(cluster_->volume().find("y"));
+  ASSERT_TRUE(cluster_->volume().find("x"));
+  EXPECT_EQ(cluster_->volume().find("x")->size, 100'000U);
 }
 
 // begin_phase() takes a turn at the gate for the targets of the open files. All processes of a job share it.
