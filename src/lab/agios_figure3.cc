@@ -9,7 +9,7 @@
 namespace tutti::lab {
 namespace {
 
-constexpr unsigned kFigure3Seeds = 5, kFigure3Servers = 6, kFigure3Processes = 40;
+constexpr unsigned kFigure3Seeds = 10, kFigure3Servers = 6, kFigure3Processes = 40;
 
 struct ServerKind {
   std::string name;

@@ -147,72 +147,62 @@ Result<Results> run_mixes(const LabOptions& options, ExperimentResult& result) {
 }
 
 void add_claims(const Results& results, ExperimentResult& result) {
-  const auto ratio = [&](const char* mix, const char* policy, const char* to, double Averages::*figure) {
-    return results.at(mix).at(policy).*figure / (results.at(mix).at(to).*figure);
-  };
   const Averages& equal = results.at("single equal").at("concert");
-  result.claims.push_back({.id = "beyond-unequal.equal",
-                           .what = "concert's mean over the lower bound, equal jobs",
-                           .unit = "x",
-                           .paper = {},
-                           .goal = 1.1,
-                           .goal_is = Claim::Goal::kAtMost,
-                           .ours = equal.phase / equal.bound,
-                           .bound = 1});
+  result.claims.push_back(with({.id = "beyond-unequal.equal",
+                                .what = "concert's mean over the lower bound, equal jobs",
+                                .unit = "x",
+                                .goal = 1.1,
+                                .bound = 1},
+                               ratio_over_seeds(equal.phases, equal.bounds)));
   const Averages& heavy = results.at("single heavy").at("concert");
-  const double window = results.at("single heavy").at("window").phase;
-  result.claims.push_back({.id = "beyond-unequal.single-heavy",
-                           .what = "concert's mean below window's, heavy-tailed single operations",
-                           .unit = "%",
-                           .paper = {},
-                           .goal = 50,
-                           .goal_is = Claim::Goal::kAtLeast,
-                           .ours = reduction(window, heavy.phase),
-                           .bound = reduction(window, heavy.bound)});
-  result.claims.push_back({.id = "beyond-unequal.learned-mean",
-                           .what = "concert's mean phase over fifo's, heavy-tailed phases, learned",
-                           .unit = "x",
-                           .paper = {},
-                           .goal = 0.70,
-                           .goal_is = Claim::Goal::kAtMost,
-                           .ours = ratio("phases heavy learned", "concert", "fifo", &Averages::phase),
-                           .bound = results.at("phases heavy learned").at("concert").bound /
-                                    results.at("phases heavy learned").at("fifo").phase});
-  result.claims.push_back({.id = "beyond-unequal.learned-slowdown",
-                           .what = "concert's mean slowdown over fifo's, the same",
-                           .unit = "x",
-                           .paper = {},
-                           .goal = 0.50,
-                           .goal_is = Claim::Goal::kAtMost,
-                           .ours = ratio("phases heavy learned", "concert", "fifo", &Averages::slowdown)});
+  const Averages& window = results.at("single heavy").at("window");
+  result.claims.push_back(with({.id = "beyond-unequal.single-heavy",
+                                .what = "concert's mean below window's, heavy-tailed single operations",
+                                .unit = "%",
+                                .goal = 50,
+                                .goal_is = Claim::Goal::kAtLeast,
+                                .bound = reduction(window.phase, heavy.bound)},
+                               reduction_over_seeds(window.phases, heavy.phases)));
+  const auto& learned = results.at("phases heavy learned");  // no bound: jobs have several phases
+  const Averages &concert = learned.at("concert"), &fifo = learned.at("fifo");
+  result.claims.push_back(with({.id = "beyond-unequal.learned-mean",
+                                .what = "concert's mean phase over fifo's, heavy-tailed phases, learned",
+                                .unit = "x",
+                                .goal = 0.70},
+                               ratio_over_seeds(concert.phases, fifo.phases)));
+  result.claims.push_back(with({.id = "beyond-unequal.learned-slowdown",
+                                .what = "concert's mean slowdown over fifo's, the same",
+                                .unit = "x",
+                                .goal = 0.50},
+                               ratio_over_seeds(concert.slowdowns, fifo.slowdowns)));
 }
 
 // Mixes with unknown or wrong sizes must not get worse: in the mean over seeds and in the worst seed.
 void add_harmless_claims(const Results& results, ExperimentResult& result) {
-  double mean = 0, makespan = 0, worst_mean = 0, worst_makespan = 0;
+  Estimate mean, makespan;              // of the worst mix
+  Estimate worst_mean, worst_makespan;  // the largest of the runs made: no interval
+  std::size_t runs = 0;
   for (const Mix& mix : kMixes) {
     if (mix.known != SizeKnowledge::kUnknown && mix.known != SizeKnowledge::kWrong) continue;
     const Averages &concert = results.at(mix.name).at("concert"), &fifo = results.at(mix.name).at("fifo");
-    mean = std::max(mean, concert.phase / fifo.phase);
-    makespan = std::max(makespan, concert.makespan / fifo.makespan);
-    worst_mean = std::max(worst_mean, worst(concert.phases, fifo.phases));
-    worst_makespan = std::max(worst_makespan, worst(concert.makespans, fifo.makespans));
+    const Estimate mean_here = ratio_over_seeds(concert.phases, fifo.phases);
+    const Estimate makespan_here = ratio_over_seeds(concert.makespans, fifo.makespans);
+    if (mean_here.value > mean.value) mean = mean_here;
+    if (makespan_here.value > makespan.value) makespan = makespan_here;
+    worst_mean.value = std::max(worst_mean.value, worst(concert.phases, fifo.phases));
+    worst_makespan.value = std::max(worst_makespan.value, worst(concert.makespans, fifo.makespans));
+    runs += fifo.phases.size();
   }
-  const auto claim = [&](const char* id, const char* what, double ours) {
-    result.claims.push_back({.id = id,
-                             .what = what,
-                             .unit = "x",
-                             .paper = {},
-                             .goal = 1.02,
-                             .goal_is = Claim::Goal::kAtMost,
-                             .ours = ours});
+  const auto claim = [&](const char* id, std::string what, const Estimate& ours) {
+    result.claims.push_back(with({.id = id, .what = std::move(what), .unit = "x", .goal = 1.02}, ours));
   };
   claim("beyond-unequal.unknown-mean", "concert's mean over fifo's, worst mix with sizes unknown or wrong", mean);
   claim("beyond-unequal.unknown-makespan", "concert's makespan over fifo's, worst mix with sizes unknown or wrong",
         makespan);
-  claim("beyond-unequal.worst-mean", "concert's mean over fifo's, worst single run of these mixes", worst_mean);
-  claim("beyond-unequal.worst-makespan", "concert's makespan over fifo's, worst single run of these mixes",
-        worst_makespan);
+  claim("beyond-unequal.worst-mean", fmt::format("concert's mean over fifo's, worst of {} runs of these mixes", runs),
+        worst_mean);
+  claim("beyond-unequal.worst-makespan",
+        fmt::format("concert's makespan over fifo's, worst of {} runs of these mixes", runs), worst_makespan);
 }
 
 Chart over_fifo(const Results& results, std::string title, double Averages::*figure) {

@@ -43,7 +43,7 @@ struct CheckpointSize {
   unsigned jobs = 10;
   Bytes smallest{8 << 20};  // of a checkpoint; the largest is 16 times as large
   Bytes operation{1 << 20};
-  unsigned placements = 3;  // random positions of the files on the disks; they change the mean by up to 10%
+  unsigned placements = 10;  // random positions of the files on the disks; they change the mean by up to 10%
 };
 Result<ExperimentResult> checkpoints_in(const LabOptions& options, unsigned processes, const CheckpointSize& size);
 Result<ExperimentResult> checkpoints(const LabOptions& options);

@@ -101,18 +101,17 @@ Result<PhaseTimes> phase_times(const JobMix& mix, const CheatedPolicy& policy, T
   return PhaseTimes{times.author / authors, times.others / others};
 }
 
-// How much shorter the author's phases are, and how much longer those of the others: a logarithm for one seed, percent
-// for the mean.
+// How much shorter the author's phases are, and how much longer those of the others: logarithms, one per seed.
 struct Effect {
-  double gain = 0, loss = 0;
+  std::vector<double> gain = std::vector<double>(kCheatingSeeds), loss = std::vector<double>(kCheatingSeeds);
 };
 
 bool wrong_clock(Trick trick) {
   return trick >= Trick::kBehind;
 }
 
-// The effects of all tricks under one policy, one per seed.
-using Effects = std::array<std::vector<Effect>, std::size(kNamedTricks)>;
+// The effects of all tricks under one policy.
+using Effects = std::array<Effect, std::size(kNamedTricks)>;
 
 // A job that states no sizes can only lie about the time.
 bool possible(const JobMix& mix, Trick trick) {
@@ -126,7 +125,8 @@ Result<void> add_effects(const JobMix& mix, const CheatedPolicy& policy, unsigne
     if (!possible(mix, kNamedTricks[i].trick)) continue;
     const auto cheating = phase_times(mix, policy, kNamedTricks[i].trick, kFirstSeed + seed);
     if (!cheating) return Failure(cheating.error());
-    effects[i][seed] = {std::log(honest->author / cheating->author), std::log(cheating->others / honest->others)};
+    effects[i].gain[seed] = std::log(honest->author / cheating->author);
+    effects[i].loss[seed] = std::log(cheating->others / honest->others);
   }
   return {};
 }
@@ -138,8 +138,6 @@ Result<MixEffects> effects_of(const JobMix& mix) {
   MixEffects effects;
   std::vector<Result<void>> results(effects.size() * kCheatingSeeds, fail(ErrorCode::kStopped, "did not run"));
   std::vector<std::function<void()>> tasks;
-  for (Effects& of_policy : effects)
-    for (std::vector<Effect>& of_seeds : of_policy) of_seeds.resize(kCheatingSeeds);
   for (std::size_t i = 0; i < results.size(); ++i)
     tasks.push_back([&, policy = i / kCheatingSeeds, seed = static_cast<unsigned>(i % kCheatingSeeds), i] {
       results[i] = add_effects(mix, kCheatedPolicies[policy], seed, effects[policy]);
@@ -150,24 +148,24 @@ Result<MixEffects> effects_of(const JobMix& mix) {
   return effects;
 }
 
-// Geometric means.
-Effect mean_of(const std::vector<Effect>& effects) {
-  Effect sum;
-  for (const Effect& effect : effects) {
-    sum.gain += effect.gain / kCheatingSeeds;
-    sum.loss += effect.loss / kCheatingSeeds;
-  }
-  return {100 * (1 - std::exp(-sum.gain)), 100 * (std::exp(sum.loss) - 1)};
+// Geometric means, in percent.
+Estimate percent_longer(const std::vector<double>& logarithms) {
+  return jackknife(logarithms.size(),
+                   [&](WithoutSeed without) { return 100 * (std::exp(mean_of(logarithms, without)) - 1); });
+}
+Estimate percent_shorter(const std::vector<double>& logarithms) {
+  return jackknife(logarithms.size(),
+                   [&](WithoutSeed without) { return 100 * (1 - std::exp(-mean_of(logarithms, without))); });
 }
 
 // The largest effects of one kind, in percent.
 struct Worst {
-  double gain = 0, loss = 0;
-  double harm = 0;  // how much longer the author's own phases get
-  void add(const Effect& effect) {
-    gain = std::max(gain, effect.gain);
-    loss = std::max(loss, effect.loss);
-    harm = std::max(harm, -effect.gain);
+  Estimate gain{-100}, loss{-100};
+  Estimate harm{-100};  // how much longer the author's own phases get
+  void add(const Estimate& shorter, const Estimate& longer) {
+    if (shorter.value > gain.value) gain = shorter;
+    if (longer.value > loss.value) loss = longer;
+    if (-shorter.value > harm.value) harm = {-shorter.value, shorter.interval};
   }
 };
 
@@ -190,24 +188,22 @@ Result<ExperimentResult> cheating(const LabOptions& options) {
       const bool clock = wrong_clock(trick.trick);
       for (std::size_t j = 0; j < std::size(kCheatedPolicies); ++j) {
         const CheatedPolicy& policy = kCheatedPolicies[j];
-        const Effect effect = mean_of((*effects)[j][i]);
-        result.rows.push_back({mix.name, trick.name, policy.name, effect.gain, effect.loss});
-        if (clock && std::string_view(policy.policy) == "window") window_clocks.add(effect);
-        if (clock && std::string_view(policy.policy) == "concert") concert_clocks.add(effect);
+        const Effect& effect = (*effects)[j][i];
+        const Estimate shorter = percent_shorter(effect.gain), longer = percent_longer(effect.loss);
+        result.rows.push_back({mix.name, trick.name, policy.name, shorter.value, longer.value});
+        if (clock && std::string_view(policy.policy) == "window") window_clocks.add(shorter, longer);
+        if (clock && std::string_view(policy.policy) == "concert") concert_clocks.add(shorter, longer);
         // Many ids: of nodes that do not check job numbers, where accounts are those of users.
         const bool checked = trick.trick != Trick::kIds;
         if (std::string_view(policy.account) != (checked ? "job" : "user")) continue;
-        tricks.add(effect);
+        tricks.add(shorter, longer);
       }
     }
   }
-  const auto claim = [&](const char* id, const char* what, double ours) {
-    result.claims.push_back({.id = fmt::format("cheating.{}", id),
-                             .what = what,
-                             .unit = "%",
-                             .goal = 5,
-                             .goal_is = Claim::Goal::kAtMost,
-                             .ours = ours});
+  const auto claim = [&](const char* id, const char* what, const Estimate& ours) {
+    result.claims.push_back(with(
+        {.id = fmt::format("cheating.{}", id), .what = what, .unit = "%", .goal = 5, .goal_is = Claim::Goal::kAtMost},
+        ours));
   };
   claim("gain", "concert, the worst trick: how much shorter the author's phases get", tricks.gain);
   claim("loss", "concert, the worst trick: how much longer the others' phases get", tricks.loss);

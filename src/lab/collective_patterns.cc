@@ -25,22 +25,6 @@ constexpr Duration kCallCost = 4ms;
 // The first seed of measure_cells(). The figures of the models and the rules of `auto` were chosen with smaller seeds.
 constexpr std::uint64_t kCollectiveSeed = 9001;
 
-double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-// More seeds are run until the standard error of the mean is below this share of it, up to this many.
-constexpr double kStandardError = 0.004;
-constexpr unsigned kMostSeeds = 20;
-
-bool uncertain(const std::vector<double>& values, unsigned seeds) {
-  if (seeds == 1 || values.size() >= kMostSeeds) return false;
-  const double middle = mean(values), count = static_cast<double>(values.size());
-  double squares = 0;
-  for (const double value : values) squares += (value - middle) * (value - middle);
-  return std::sqrt(squares / (count - 1) / count) > kStandardError * middle;
-}
-
 unsigned calls_for(const PatternSize& size, std::uint64_t bytes_per_call) {
   return static_cast<unsigned>(std::max<std::uint64_t>(1, size.most_bytes / bytes_per_call));
 }
@@ -162,15 +146,15 @@ CollectiveMethod paper_method() {
   return {.options = {.kind = PlanKind::kPaper, .nonblocking = false}, .call_cost = kCallCost};
 }
 
-Result<std::vector<double>> measure_cells(const std::vector<CollectiveCell>& cells, unsigned seeds,
-                                          std::vector<std::string>* chosen) {
-  std::vector<std::vector<double>> values(cells.size());
+Result<Throughputs> measure_cells(const std::vector<CollectiveCell>& cells, unsigned seeds,
+                                  std::vector<std::string>* chosen) {
+  Throughputs values(cells.size());
   std::vector<std::string> plans(cells.size());
   std::vector<std::optional<Error>> errors(cells.size());
   std::vector<std::function<void()>> tasks;
   for (std::size_t i = 0; i < cells.size(); ++i)
     tasks.push_back([&, i] {
-      for (unsigned seed = 0; seed < seeds || uncertain(values[i], seeds); ++seed) {
+      for (unsigned seed = 0; seed < seeds; ++seed) {
         const auto times =
             run_programs(cells[i].figures, cells[i].programs, kCollectiveSeed + seed, cells[i].until_first);
         if (!times) {
@@ -182,23 +166,44 @@ Result<std::vector<double>> measure_cells(const std::vector<CollectiveCell>& cel
       }
     });
   run_all(tasks);
-  std::vector<double> means;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (errors[i]) return Failure(*errors[i]);
-    means.push_back(mean(values[i]));
-  }
+  for (const auto& error : errors)
+    if (error) return Failure(*error);
   if (chosen != nullptr) *chosen = plans;
-  return means;
+  return values;
 }
 
-Claim reproduced(std::string id, std::string what, std::string unit, double paper, double ours) {
+Estimate mean_over_seeds(const std::vector<double>& values) {
+  return jackknife(values.size(), [&](WithoutSeed without) { return mean_of(values, without); });
+}
+
+Estimate gain_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline) {
+  Estimate gain = reduction_over_seeds(baseline, ours);
+  gain.value = -gain.value;
+  return gain;
+}
+
+Estimate ratio_to_better(const std::vector<double>& ours, const std::vector<double>& one,
+                         const std::vector<double>& other) {
+  return ratio_over_seeds(ours, sum_of(one) > sum_of(other) ? one : other);
+}
+
+void append_means(std::vector<Cell>& row, const Throughputs& values) {
+  for (const auto& each : values) row.emplace_back(mean_of(each));
+}
+
+Claim reproduced(std::string id, std::string what, std::string unit, double paper, const Estimate& ours) {
   Claim claim{.id = std::move(id), .what = std::move(what), .unit = std::move(unit), .paper = paper};
   claim.reproduced = true;
-  claim.ours = ours;
-  return claim;
+  return with(std::move(claim), ours);
 }
 
-Claim fitted(std::string id, std::string what, std::string unit, double paper, double ours) {
+Claim advance(std::string id, std::string what, std::string unit, double goal, const Estimate& ours) {
+  Claim claim{.id = std::move(id), .what = std::move(what), .unit = std::move(unit), .goal = goal};
+  claim.goal_is = Claim::Goal::kAtLeast;
+  return with(std::move(claim), ours);
+}
+
+Claim fitted(std::string id, std::string what, std::string unit, double paper, const Estimate& ours) {
   Claim claim = reproduced(std::move(id), std::move(what), std::move(unit), paper, ours);
   claim.fitted = true;
   return claim;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lab/collective_program.h"
-#include "lab/experiment.h"
+#include "lab/tools.h"
 
 namespace tutti::lab {
 
@@ -58,16 +58,25 @@ struct CollectiveCell {
   std::vector<ProgramOnCluster> programs;
   bool until_first = false;
 };
-// The mean throughput of the first program in MB/s, by cell. Runs on all cores. Each cell has `seeds` seeds, and more,
-// up to 20, if they differ: ranks that do not wait for each other get into a good order or not by chance.
-// A single seed stays one.
-// `chosen`: the plan of its second call, by cell, if not null.
-Result<std::vector<double>> measure_cells(const std::vector<CollectiveCell>& cells, unsigned seeds,
-                                          std::vector<std::string>* chosen = nullptr);
+// The throughput of the first program in MB/s, by cell and seed. Runs on all cores. All cells have the same seeds.
+using Throughputs = std::vector<std::vector<double>>;
+// `chosen`: the plan of the second call with the last seed, by cell, if not null.
+Result<Throughputs> measure_cells(const std::vector<CollectiveCell>& cells, unsigned seeds,
+                                  std::vector<std::string>* chosen = nullptr);
+// Figures of values by seed: their mean, how much larger `ours` is than `baseline` in percent, and `ours` over the
+// better of two.
+Estimate mean_over_seeds(const std::vector<double>& values);
+Estimate gain_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline);
+Estimate ratio_to_better(const std::vector<double>& ours, const std::vector<double>& one,
+                         const std::vector<double>& other);
+// Adds the mean of each cell to the row of a table.
+void append_means(std::vector<Cell>& row, const Throughputs& values);
 
 // A value of the paper, reproduced if ours is within 20% of it.
-Claim reproduced(std::string id, std::string what, std::string unit, double paper, double ours);
+Claim reproduced(std::string id, std::string what, std::string unit, double paper, const Estimate& ours);
 // The same, for a figure that the model of the servers was fitted to (docs/collective.md).
-Claim fitted(std::string id, std::string what, std::string unit, double paper, double ours);
+Claim fitted(std::string id, std::string what, std::string unit, double paper, const Estimate& ours);
+// Our goal: at least `goal`.
+Claim advance(std::string id, std::string what, std::string unit, double goal, const Estimate& ours);
 
 }  // namespace tutti::lab

@@ -90,10 +90,10 @@ TEST(Patterns, HaveTheSizesOfThePaper) {
 }
 
 TEST(Reproduced, HasABandOnBothSides) {
-  EXPECT_EQ(reproduced("a", "b", "x", 100, 119).holds(), true);
-  EXPECT_EQ(reproduced("a", "b", "x", 100, 81).holds(), true);
-  EXPECT_EQ(reproduced("a", "b", "x", 100, 121).holds(), false);
-  EXPECT_EQ(reproduced("a", "b", "x", 100, 79).holds(), false);
+  EXPECT_EQ(reproduced("a", "b", "x", 100, {119}).holds(), true);
+  EXPECT_EQ(reproduced("a", "b", "x", 100, {81}).holds(), true);
+  EXPECT_EQ(reproduced("a", "b", "x", 100, {121}).holds(), false);
+  EXPECT_EQ(reproduced("a", "b", "x", 100, {79}).holds(), false);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 
 using collective::PlanKind;
 
-constexpr unsigned kPlanSeeds = 5;
+constexpr unsigned kPlanSeeds = 10;
 
 std::string describe_cluster(const ClusterFigures& figures) {
   return fmt::format("{}; one request of a file at a time, read-ahead {} KiB, Gigabit Ethernet",
@@ -22,18 +22,6 @@ std::string describe_cluster(const ClusterFigures& figures) {
 
 CollectiveCell cell(const ClusterFigures& figures, const CollectiveProgram& program, const CollectiveMethod& method) {
   return {figures, {{program, method, paper_layout(figures.targets)}}, false};
-}
-
-double gain(double ours, double baseline) {
-  return 100 * (ours / baseline - 1);
-}
-
-Claim advance(std::string id, std::string what, std::string unit, double goal, double ours) {
-  Claim claim{.id = std::move(id), .what = std::move(what), .unit = std::move(unit)};
-  claim.goal_is = Claim::Goal::kAtLeast;
-  claim.goal = goal;
-  claim.ours = ours;
-  return claim;
 }
 
 // The columns of figures 2 and 5, and of the full design.
@@ -54,7 +42,7 @@ struct DemonstrationRow {
   bool queue = false;  // on queue_cluster()
   std::size_t ranks = 0;
   std::uint64_t kilobytes = 0;
-  std::vector<double> values;  // by method
+  Throughputs values;  // by method
 };
 
 // On paper_cluster().
@@ -70,26 +58,30 @@ void add_demonstration_claims(ExperimentResult& result, const std::vector<Demons
   const auto& small = row_of(rows, 2, 32).values;
   auto& claims = result.claims;
   const std::string id = "resonant-demo.reproduced.";
-  claims.push_back(fitted(id + "gain-4-64", "resonant over ROMIO, 4 ranks, 64 KB", "%", 151, gain(four[2], four[1])));
   claims.push_back(
-      reproduced(id + "gain-2-128", "resonant over ROMIO, 2 ranks, 128 KB", "%", 75, gain(two[2], two[1])));
-  claims.push_back(fitted(id + "alone-4-64", "non-collective, 4 ranks, 64 KB", "MB/s", 175, four[0]));
-  claims.push_back(reproduced(id + "alone-2-128", "non-collective, 2 ranks, 128 KB", "MB/s", 149, two[0]));
+      fitted(id + "gain-4-64", "resonant over ROMIO, 4 ranks, 64 KB", "%", 151, gain_over_seeds(four[2], four[1])));
   claims.push_back(
-      reproduced(id + "alone-2-64", "non-collective, 2 ranks, 64 KB", "MB/s", 125, row_of(rows, 2, 64).values[0]));
-  claims.push_back(reproduced(id + "romio-4-64", "ROMIO, 4 ranks, 64 KB", "MB/s", 42, four[1]));
-  claims.push_back(reproduced(id + "romio-2-128", "ROMIO, 2 ranks, 128 KB", "MB/s", 72, two[1]));
+      reproduced(id + "gain-2-128", "resonant over ROMIO, 2 ranks, 128 KB", "%", 75, gain_over_seeds(two[2], two[1])));
+  claims.push_back(fitted(id + "alone-4-64", "non-collective, 4 ranks, 64 KB", "MB/s", 175, mean_over_seeds(four[0])));
   claims.push_back(
-      reproduced(id + "equal-2-32", "resonant / ROMIO, 2 ranks, 32 KB: the same pattern", "x", 1, small[2] / small[1]));
+      reproduced(id + "alone-2-128", "non-collective, 2 ranks, 128 KB", "MB/s", 149, mean_over_seeds(two[0])));
+  claims.push_back(reproduced(id + "alone-2-64", "non-collective, 2 ranks, 64 KB", "MB/s", 125,
+                              mean_over_seeds(row_of(rows, 2, 64).values[0])));
+  claims.push_back(reproduced(id + "romio-4-64", "ROMIO, 4 ranks, 64 KB", "MB/s", 42, mean_over_seeds(four[1])));
+  claims.push_back(reproduced(id + "romio-2-128", "ROMIO, 2 ranks, 128 KB", "MB/s", 72, mean_over_seeds(two[1])));
+  claims.push_back(reproduced(id + "equal-2-32", "resonant / ROMIO, 2 ranks, 32 KB: the same pattern", "x", 1,
+                              ratio_over_seeds(small[2], small[1])));
   const std::string ahead = "resonant-demo.advance.";
   claims.push_back(
-      advance(ahead + "gain-4-64", "auto over two-phase, 4 ranks, 64 KB", "%", 151, gain(four[7], four[3])));
+      advance(ahead + "gain-4-64", "auto over two-phase, 4 ranks, 64 KB", "%", 151, gain_over_seeds(four[7], four[3])));
   claims.push_back(
-      advance(ahead + "gain-2-128", "auto over two-phase, 2 ranks, 128 KB", "%", 75, gain(two[7], two[3])));
+      advance(ahead + "gain-2-128", "auto over two-phase, 2 ranks, 128 KB", "%", 75, gain_over_seeds(two[7], two[3])));
   for (const bool queue : {false, true}) {
-    double worst = 1e9;
-    for (const auto& row : rows)
-      if (row.queue == queue) worst = std::min(worst, row.values[7] / std::max(row.values[0], row.values[3]));
+    Estimate worst{1e9};
+    for (const auto& row : rows) {
+      const Estimate ratio = ratio_to_better(row.values[7], row.values[0], row.values[3]);
+      if (row.queue == queue && ratio.value < worst.value) worst = ratio;
+    }
     claims.push_back(advance(
         ahead + (queue ? "worst-queue" : "worst"),
         std::string("auto / best of non-collective and two-phase, worst row") + (queue ? ", disk's own queue" : ""),
@@ -109,9 +101,9 @@ void add_queue_claims(ExperimentResult& result, const std::vector<DemonstrationR
   const auto four = find(4, 64), two = find(2, 128);
   const std::string id = "resonant-demo.reproduced.queue-";
   result.claims.push_back(reproduced(id + "gain-4-64", "resonant over ROMIO, 4 ranks, 64 KB, disk's own queue", "%",
-                                     151, gain(four[2], four[1])));
+                                     151, gain_over_seeds(four[2], four[1])));
   result.claims.push_back(reproduced(id + "gain-2-128", "resonant over ROMIO, 2 ranks, 128 KB, disk's own queue", "%",
-                                     75, gain(two[2], two[1])));
+                                     75, gain_over_seeds(two[2], two[1])));
 }
 
 Chart demonstration_chart(const std::vector<DemonstrationRow>& rows, const std::vector<NamedMethod>& methods,
@@ -126,7 +118,7 @@ Chart demonstration_chart(const std::vector<DemonstrationRow>& rows, const std::
     for (const auto& row : rows) {
       if (row.queue || row.ranks != ranks) continue;
       line.x.push_back(static_cast<double>(row.kilobytes));
-      line.y.push_back(row.values[i]);
+      line.y.push_back(mean_of(row.values[i]));
     }
     chart.lines.push_back(line);
   }
@@ -152,7 +144,7 @@ Result<void> measure_demonstration(ExperimentResult& result, std::vector<Demonst
       rows.push_back({queue, ranks, kilobytes, *values});
       std::vector<Cell> line = {queue ? "disk's own queue" : "PVFS2 2.6", static_cast<std::int64_t>(ranks),
                                 static_cast<std::int64_t>(kilobytes)};
-      line.insert(line.end(), values->begin(), values->end());
+      append_means(line, *values);
       line.emplace_back(chosen.back());
       result.rows.push_back(std::move(line));
     }
@@ -205,35 +197,37 @@ Result<ExperimentResult> resonant_interference(const LabOptions& options) {
   say(options, "resonant-interference: all compute times");
   const auto values = measure_cells(cells, kPlanSeeds);
   if (!values) return Failure(values.error());
-  const auto value = [&](std::size_t method, std::size_t column) {
+  const auto value = [&](std::size_t method, std::size_t column) -> const std::vector<double>& {
     return (*values)[method * (computes.size() + 1) + column];
   };
   for (std::size_t m = 0; m < methods.size(); ++m)
     for (std::size_t i = 0; i < computes.size(); ++i)
-      result.rows.push_back({static_cast<std::int64_t>(computes[i]), methods[m].name, value(m, i + 1), value(m, 0),
-                             value(m, i + 1) / value(m, 0)});
+      result.rows.push_back({static_cast<std::int64_t>(computes[i]), methods[m].name, mean_of(value(m, i + 1)),
+                             mean_of(value(m, 0)), mean_of(value(m, i + 1)) / mean_of(value(m, 0))});
   const std::size_t last = computes.size();
   const std::string id = "resonant-interference.reproduced.";
   auto& claims = result.claims;
-  claims.push_back(fitted(id + "resonant", "resonant under the heaviest interference", "MB/s", 48, value(1, last)));
-  claims.push_back(fitted(id + "romio", "ROMIO under the heaviest interference", "MB/s", 22, value(0, last)));
+  claims.push_back(
+      fitted(id + "resonant", "resonant under the heaviest interference", "MB/s", 48, mean_over_seeds(value(1, last))));
+  claims.push_back(
+      fitted(id + "romio", "ROMIO under the heaviest interference", "MB/s", 22, mean_over_seeds(value(0, last))));
   claims.push_back(fitted(id + "resonant-light", "relative throughput of resonant, 1 s of computation", "x", 0.90,
-                          value(1, 1) / value(1, 0)));
+                          ratio_over_seeds(value(1, 1), value(1, 0))));
   claims.push_back(fitted(id + "resonant-heavy", "relative throughput of resonant, no computation", "x", 0.43,
-                          value(1, last) / value(1, 0)));
+                          ratio_over_seeds(value(1, last), value(1, 0))));
   claims.push_back(fitted(id + "romio-light", "relative throughput of ROMIO, 1 s of computation", "x", 0.98,
-                          value(0, 1) / value(0, 0)));
+                          ratio_over_seeds(value(0, 1), value(0, 0))));
   claims.push_back(fitted(id + "romio-heavy", "relative throughput of ROMIO, no computation", "x", 0.47,
-                          value(0, last) / value(0, 0)));
+                          ratio_over_seeds(value(0, last), value(0, 0))));
   claims.push_back(advance("resonant-interference.advance.factor", "auto / ROMIO under the heaviest interference", "x",
-                           48.0 / 22, value(2, last) / value(0, last)));
+                           48.0 / 22, ratio_over_seeds(value(2, last), value(0, last))));
   return result;
 }
 
 namespace {
 
 // Section 3.4: the delay between groups may be from 0.1 to 1 ms. The largest throughput over the smallest.
-Result<double> spread_of_delays(const ClusterFigures& figures) {
+Result<Estimate> spread_of_delays(const ClusterFigures& figures) {
   const auto program = mpi_io_test({.ranks = 64, .segment = 1 << 20, .most_bytes = std::uint64_t{256} << 20});
   std::vector<CollectiveCell> cells;
   for (const int microseconds : {100, 200, 500, 1000}) {
@@ -243,8 +237,9 @@ Result<double> spread_of_delays(const ClusterFigures& figures) {
   }
   const auto values = measure_cells(cells, kPlanSeeds);
   if (!values) return Failure(values.error());
-  const auto [least, most] = std::minmax_element(values->begin(), values->end());
-  return *most / *least;
+  const auto [least, most] = std::minmax_element(values->begin(), values->end(),
+                                                 [](const auto& a, const auto& b) { return sum_of(a) < sum_of(b); });
+  return ratio_over_seeds(*most, *least);
 }
 
 }  // namespace
@@ -262,7 +257,7 @@ Result<ExperimentResult> resonant_scaling(const LabOptions& options) {
   result.columns = {"ranks"};
   for (const auto& each : methods) result.columns.push_back(each.name);
   for (std::size_t i = 0; i < 2; ++i) result.columns.push_back(methods[i].name + ", relative to 1 rank");
-  std::vector<std::vector<double>> rows;
+  std::vector<Throughputs> rows;
   const std::vector<std::size_t> all_ranks = {1, 2, 4, 8, 16, 32, 64, 256, 1024};
   for (const std::size_t ranks : all_ranks) {
     say(options, fmt::format("resonant-scaling: {} ranks", ranks));
@@ -270,12 +265,12 @@ Result<ExperimentResult> resonant_scaling(const LabOptions& options) {
     const auto program = mpi_io_test({.ranks = ranks, .segment = 1 << 20, .most_bytes = bytes});
     std::vector<CollectiveCell> cells;
     for (const auto& each : methods) cells.push_back(cell(figures, program, each.method));
-    const auto values = measure_cells(cells, ranks > 64 ? 1 : kPlanSeeds);
+    const auto values = measure_cells(cells, kPlanSeeds);
     if (!values) return Failure(values.error());
     rows.push_back(*values);
     std::vector<Cell> line = {static_cast<std::int64_t>(ranks)};
-    line.insert(line.end(), values->begin(), values->end());
-    for (std::size_t i = 0; i < 2; ++i) line.emplace_back((*values)[i] / rows.front()[i]);
+    append_means(line, *values);
+    for (std::size_t i = 0; i < 2; ++i) line.emplace_back(mean_of((*values)[i]) / mean_of(rows.front()[i]));
     result.rows.push_back(std::move(line));
   }
   const auto delays = spread_of_delays(figures);
@@ -283,11 +278,13 @@ Result<ExperimentResult> resonant_scaling(const LabOptions& options) {
   result.claims.push_back(reproduced("resonant-scaling.reproduced.delay",
                                      "timed at 64 ranks, delays of 0.1 to 1 ms: largest / smallest throughput", "x", 1,
                                      *delays));
-  double worst = 1e9;
-  for (const auto& row : rows) worst = std::min(worst, row[4] / std::max(row[2], row[3]));
+  Estimate worst{1e9};
+  for (const auto& row : rows)
+    if (const Estimate ratio = ratio_to_better(row[4], row[2], row[3]); ratio.value < worst.value) worst = ratio;
   const auto& most = rows[6];
   result.claims.push_back(advance("resonant-scaling.reproduced.ahead",
-                                  "resonant / ROMIO at 64 ranks: more than 1 in figure 12", "x", 1, most[1] / most[0]));
+                                  "resonant / ROMIO at 64 ranks: more than 1 in figure 12", "x", 1,
+                                  ratio_over_seeds(most[1], most[0])));
   result.claims.push_back(advance("resonant-scaling.advance.worst",
                                   "auto / best of non-collective and two-phase, worst row", "x", 0.98, worst));
   return result;

@@ -78,6 +78,9 @@ Result<Averages> average(Mode mode, const std::function<Scenario(std::uint64_t s
     sum.slowdowns.push_back(run->slowdown);
     sum.bandwidths.push_back(run->bandwidth);
     sum.deviations.push_back(run->phase_deviation);
+    sum.bounds.push_back(run->bound);
+    sum.first_servers.push_back(run->first_server);
+    sum.last_servers.push_back(run->last_server);
     sum.phase_max += run->phase.max * share;
     sum.phase_deviation += run->phase_deviation * share;
     sum.last_over_first += run->last_over_first * share;

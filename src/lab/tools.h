@@ -32,7 +32,9 @@ struct Averages {
   double io_time = 0;
   double bound = 0;  // lower bound of the mean phase
   double mean_batch = 0;
-  std::vector<double> phases, makespans, operations, io_times, slowdowns, bandwidths, deviations;  // of each seed
+  // Of each seed.
+  std::vector<double> phases, makespans, operations, io_times, slowdowns, bandwidths, deviations, bounds;
+  std::vector<double> first_servers, last_servers;
   std::vector<std::vector<double>> alone;  // of each seed, by application: its mean phase alone, in seconds
   std::vector<sim::Activity> timeline;     // of the first seed
 };
