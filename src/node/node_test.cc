@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -197,10 +196,8 @@ TEST_F(NodeTest, PartsOfAFailedBatchAreNotRepeatedAfterTheirDeadline) {
   std::atomic<bool> repeated = false;  // the engine, which checks deadlines too, got the late part
   options_.wrap_engine = [&](std::unique_ptr<Engine> inner) {
     auto faulty = make_faulty_engine(std::move(inner), [&](const Operation& operation) -> std::optional<Fault> {
-      if (operation.memory.size() == 1) {
-        if (operation.offset == 0) repeated = true;
-        return std::nullopt;
-      }
+      if (operation.memory.size() == 1 && operation.offset == 0) repeated = true;
+      if (operation.memory.size() == 1) return std::nullopt;
       while (net::steady_now() <= deadline.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return Fault{.error = EIO};
     });
@@ -698,23 +695,6 @@ TEST_F(NodeTest, StopsWhileFilesAreBeingOpened) {
     for (; file.key < 200; ++file.key) client.send(wire::StatRequest{file});
     EXPECT_TRUE(node_->stop(Scheduler::Stop::kDrain));
   }
-}
-
-TEST_F(NodeTest, WrongOptionsAreNamed) {
-  options_.name = std::string(256, 'n');
-  EXPECT_THAT(Node::start(options_).error().message, testing::HasSubstr("at most 255"));
-  options_.name = "node0";
-  options_.engine = "paper";
-  EXPECT_EQ(Node::start(options_).error().code, ErrorCode::kInvalid);
-  options_.engine = "posix";
-  options_.policy = "none";
-  EXPECT_EQ(Node::start(options_).error().code, ErrorCode::kNotFound);
-  options_.policy = "fifo";
-  options_.listen = {"tcp:127.0.0.1:0"};
-  EXPECT_THAT(Node::start(options_).error().message, testing::HasSubstr("key"));
-  options_.listen = {endpoint_};
-  options_.directory = base_ / "none";
-  EXPECT_EQ(Node::start(options_).error().system, ENOENT);
 }
 
 }  // namespace
