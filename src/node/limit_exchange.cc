@@ -55,14 +55,14 @@ bool refused(const Error& error) {
 LimitExchange::LimitExchange(Options options, const Dependencies& dependencies)
     : options_(std::move(options)),
       dependencies_(dependencies),
-      started_(dependencies.world->clock().steady()),
+      usable_from_(dependencies.world->clock().steady() + kQuietStart),
       nodes_(options_.nodes.size()),
       distributor_(options_.own),
       given_to_(options_.own) {
   assert(options_.own < options_.nodes.size());
   timer_ = dependencies_.world->make_timer([this] { tick(); });
   dependencies_.limits->enforce_by_grants(options_.nodes.size(), [this] { wake_starved(); });
-  wake_at(started_);
+  wake_at(now());
 }
 
 void LimitExchange::stop() {
@@ -219,7 +219,7 @@ void LimitExchange::find_distributor(TimePoint now, Actions& actions) {
 // The share is given for a lease that begins with the other node's last answer: it ends there no later than here.
 bool LimitExchange::gives_share(std::size_t node, TimePoint now) {
   const OtherNode& other = nodes_[node];
-  if (node != distributor_ || other.now_there == TimePoint{}) return false;
+  if (node != distributor_ || other.now_there == TimePoint{} || now < usable_from_) return false;
   if (given_to_ != node && now < given_until_) return false;
   given_to_ = node;
   given_until_ = std::max(given_until_, other.answered + kLease + kLeaseMargin);
@@ -227,7 +227,7 @@ bool LimitExchange::gives_share(std::size_t node, TimePoint now) {
 }
 
 bool LimitExchange::has_own_share(TimePoint now) const {
-  return distributor_ == options_.own && now >= given_until_ && now >= started_ + kQuietStart;
+  return distributor_ == options_.own && now >= given_until_ && now >= usable_from_;
 }
 
 // Shares of absent nodes count only at a node that has those of most of the others: there is only one such node.

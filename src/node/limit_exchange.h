@@ -36,7 +36,8 @@ class LimitExchange final : private net::Handler {
   static constexpr Duration kRetryInterval = std::chrono::seconds(1);
   static constexpr Duration kLease = std::chrono::milliseconds(500);
   // The share of a node whose machine refuses connections, because its process has ended, counts at the node that
-  // distributes for this time from the attempt. So a node that has just started does not use its own share for longer.
+  // distributes for this time from the attempt. The process that has ended may have given its share for kLease. So a
+  // node that has just started neither uses nor gives its share for longer than both.
   static constexpr Duration kAbsentFor = std::chrono::milliseconds(1500);
   static constexpr Duration kQuietStart = std::chrono::seconds(2);
 
@@ -121,7 +122,7 @@ class LimitExchange final : private net::Handler {
 
   const Options options_;
   const Dependencies dependencies_;
-  const TimePoint started_;
+  const TimePoint usable_from_;  // this node's share
   LogLimit warnings_;
 
   mutable Mutex mutex_;

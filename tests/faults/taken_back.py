@@ -72,7 +72,9 @@ REPAIRS = [
     ("absent", "shares of absent nodes count only at the node that has most of the others", "src/node/limit_exchange.cc",
      "(2 * given > nodes_.size() - absent ? absent : 0)", "absent"),
     ("quiet-start", "a node that has just started does not distribute its own share", "src/node/limit_exchange.cc",
-     " && now >= started_ + kQuietStart;", ";"),
+     " && now >= usable_from_;", ";"),
+    ("quiet-gift", "a node that has just started does not give its share", "src/node/limit_exchange.cc",
+     " || now < usable_from_) return false;", ") return false;"),
 ]
 CHUNK = 50  # seeds; the search ends with the first chunk that finds something
 # Run if the campaign finds nothing: suite, and its tests.

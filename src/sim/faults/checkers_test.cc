@@ -268,15 +268,15 @@ TEST(Limits, TheBusiestSecondCounts) {
   constexpr Nanoseconds kMillisecond = 1'000'000;
   std::vector<ServedRequest> served;
   for (Nanoseconds i = 0; i < 30; ++i) served.push_back({i * 100 * kMillisecond, 1});
-  EXPECT_EQ(most_in_a_second(served, {}), 10);
+  EXPECT_EQ(most_in_a_second(served), 10);
   served.insert(served.begin() + 15, {1450 * kMillisecond, 5});
-  EXPECT_EQ(most_in_a_second(served, {}), 15);
-  EXPECT_EQ(most_in_a_second(served, {{1400 * kMillisecond, 1500 * kMillisecond}}), 10);
-  EXPECT_EQ(most_in_a_second({}, {}), 0);
+  EXPECT_EQ(most_in_a_second(served), 15);
+  EXPECT_EQ(most_in_a_second({}), 0);
 }
 
 // Seeds that found a defect: returned grants that were lost (5000038, 5000050), more than the bound (5000022, 5000046,
-// 5000058), and jobs that were not served any more (74, 98, 7100382).
+// 5000058), jobs that were not served any more (74, 98, 7100382), and a share that counted twice after two nodes were
+// restarted (110).
 class FixedLimits : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(FixedLimits, Hold) {
@@ -284,11 +284,10 @@ TEST_P(FixedLimits, Hold) {
   EXPECT_THAT(outcome.violations, testing::IsEmpty());
   EXPECT_GT(outcome.requests, 1000u);
   EXPECT_GT(outcome.faults, 3u);
-  EXPECT_GT(outcome.checked, 0.5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, FixedLimits,
-                         testing::Values(74, 98, 5000022, 5000038, 5000046, 5000050, 5000058, 7100382));
+                         testing::Values(74, 98, 110, 5000022, 5000038, 5000046, 5000050, 5000058, 7100382));
 
 // Without shares of the memory for reads, clients that do not read their replies stop the large reads of the others.
 // Seeds with a slow reader, a pause, half-open connections and lost replies.

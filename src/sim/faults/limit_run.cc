@@ -239,8 +239,7 @@ class LimitRun {
       say(fmt::format("{} of node {} ends", kFaultNames[static_cast<std::size_t>(fault.kind)], fault.node));
       apply(fault, true);
     });
-    if (fault.kind != LimitFault::kKill && fault.kind != LimitFault::kDrift)
-      disturbed_.push_back({fault.at, fault.end});
+    if (fault.kind != LimitFault::kDrift) disturbed_ = true;
     apply(fault, false);
   }
 
@@ -286,7 +285,6 @@ class LimitRun {
   }
   void start(std::size_t node) {
     down_[node] = false;
-    starts_.push_back(now());
     cluster_.node(node).start();
   }
   // The watchdog kills a node that is stopped for the fence time.
@@ -307,39 +305,30 @@ class LimitRun {
   // A share counts at one node at a time. Nodes that are paused serve nothing.
   void look_at_shares() {
     std::size_t sum = 0;
-    for (std::size_t node = 0; node < plan_.nodes; ++node)
-      if (!down_[node] && !paused_[node]) sum += cluster_.node(node).service().limits().shares;
-    if (sum > plan_.nodes) too_many_shares_.push_back({now(), static_cast<double>(sum)});
-    cluster_.simulator().at(now() + kLook.count(), [this] { look_at_shares(); });
-  }
-
-  // The exceptions of docs/design/cluster-limits.md: a node is started while others do not reach each other. Its share
-  // may count twice as long as it counts as absent.
-  std::vector<TimeSpan> exceptions() const {
-    const Nanoseconds absent = node::LimitExchange::kAbsentFor.count();
-    std::vector<TimeSpan> spans;
-    for (const Nanoseconds start : starts_) {
-      const auto meets = [&](const TimeSpan& span) {
-        return span.begin < start + absent && span.end > start - 2 * absent;
-      };
-      if (std::ranges::any_of(disturbed_, meets)) spans.push_back({start, start + absent + kSecond / 10});
+    std::string shares;
+    for (std::size_t node = 0; node < plan_.nodes; ++node) {
+      if (down_[node] || paused_[node]) continue;
+      const std::uint32_t counted = cluster_.node(node).service().limits().shares;
+      sum += counted;
+      if (counted > 0) shares += fmt::format(", {} at node {}", counted, node);
     }
-    return spans;
+    if (sum > plan_.nodes && too_many_shares_.empty()) {
+      too_many_shares_ = fmt::format("limits: at {:.3f} s, {} shares of {} nodes counted{}",
+                                     static_cast<double>(now()) / 1e9, sum, plan_.nodes, shares);
+      say(too_many_shares_);
+    }
+    cluster_.simulator().at(now() + kLook.count(), [this] { look_at_shares(); });
   }
 
   LimitOutcome check() {
     LimitOutcome outcome{.requests = requests_, .faults = faults_};
-    const std::vector<TimeSpan> without = exceptions();
-    Nanoseconds left_out = 0;
-    for (const TimeSpan& span : without) left_out += span.end - span.begin + kSecond;
-    outcome.checked = 1 - std::min(1.0, static_cast<double>(left_out) / static_cast<double>(kLength.count()));
     const double factor = 1 + 2 * std::chrono::duration<double>(plan_.burst).count();
-    const double distributors = static_cast<double>(disturbed_.empty() && starts_.empty() ? 1 : plan_.nodes);
+    const double distributors = static_cast<double>(disturbed_ ? plan_.nodes : 1);
     for (const LimitUse& use : uses_) {
       const auto compare = [&](const char* unit, std::uint64_t limit, const std::vector<ServedRequest>& served,
                                double largest) {
         if (limit == 0) return;
-        const double most = most_in_a_second(served, without), rate = static_cast<double>(limit);
+        const double most = most_in_a_second(served), rate = static_cast<double>(limit);
         const double allowed = rate * factor + largest * distributors;
         outcome.most = std::max(outcome.most, most / allowed);
         say(fmt::format("{} was served {:.0f} {} in one second, {:.3f} of what is allowed", use.what, most, unit,
@@ -351,25 +340,9 @@ class LimitRun {
       compare("bytes", use.limit.bytes, use.bytes, use.largest);
       compare("requests", use.limit.requests, use.requests, 1);
     }
-    check_shares(outcome, without);
+    if (!too_many_shares_.empty()) outcome.violations.push_back(too_many_shares_);
     check_progress(outcome);
     return outcome;
-  }
-
-  // Another stated exception: of two nodes that are started within two seconds, one gives its share to the other, and
-  // it may still count as absent at the node that distributed before.
-  void check_shares(LimitOutcome& outcome, std::vector<TimeSpan> without) const {
-    const Nanoseconds absent = node::LimitExchange::kAbsentFor.count(),
-                      quiet = node::LimitExchange::kQuietStart.count();
-    for (std::size_t i = 1; i < starts_.size(); ++i)
-      if (starts_[i] - starts_[i - 1] < quiet) without.push_back({starts_[i], starts_[i] + absent + kSecond / 10});
-    for (const ServedRequest& shares : too_many_shares_) {
-      const auto meets = [&](const TimeSpan& span) { return span.begin <= shares.when && shares.when < span.end; };
-      if (std::ranges::any_of(without, meets)) continue;
-      outcome.violations.push_back(fmt::format("limits: at {:.3f} s, {} shares of {} nodes counted",
-                                               static_cast<double>(shares.when) / 1e9, shares.amount, plan_.nodes));
-      return;
-    }
   }
 
   // After the faults, the jobs are served as much as their limits.
@@ -406,11 +379,10 @@ class LimitRun {
   std::vector<std::byte> memory_ = std::vector<std::byte>(kStripe);  // of all writes: data is not sent
   std::vector<bool> down_, paused_;                                  // by node
   std::map<std::pair<const Process*, const Process*>, int> cuts_;    // faults between two nodes
-  std::vector<TimeSpan> disturbed_;                                  // nodes may not have reached each other
-  std::vector<Nanoseconds> starts_;
-  std::map<std::uint64_t, std::size_t> files_;  // job by inode number
-  std::vector<LimitUse> uses_;                  // of the user, of the name, of the jobs
-  std::vector<ServedRequest> too_many_shares_;  // how many
+  bool disturbed_ = false;                                           // several nodes may have distributed
+  std::map<std::uint64_t, std::size_t> files_;                       // job by inode number
+  std::vector<LimitUse> uses_;                                       // of the user, of the name, of the jobs
+  std::string too_many_shares_;                                      // the first time
   std::uint64_t requests_ = 0, faults_ = 0;
   bool stopped_ = false;
   std::vector<Writer> writers_;  // by job
@@ -419,13 +391,12 @@ class LimitRun {
 
 }  // namespace
 
-double most_in_a_second(const std::vector<ServedRequest>& served, const std::vector<TimeSpan>& without) {
+double most_in_a_second(const std::vector<ServedRequest>& served) {
   double sum = 0, most = 0;
   for (std::size_t first = 0, next = 0; first < served.size(); ++first) {
-    const TimeSpan second{served[first].when, served[first].when + kSecond};
-    for (; next < served.size() && served[next].when < second.end; ++next) sum += served[next].amount;
-    const auto meets = [&](const TimeSpan& span) { return span.begin < second.end && span.end > second.begin; };
-    if (std::ranges::none_of(without, meets)) most = std::max(most, sum);
+    const Nanoseconds end = served[first].when + kSecond;
+    for (; next < served.size() && served[next].when < end; ++next) sum += served[next].amount;
+    most = std::max(most, sum);
     sum -= served[first].amount;
   }
   return most;

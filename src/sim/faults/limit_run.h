@@ -18,20 +18,14 @@ struct ServedRequest {
   double amount = 0;  // bytes or requests
 };
 
-struct TimeSpan {
-  Nanoseconds begin = 0, end = 0;
-};
-
-// The most that was served in one second, over all seconds that do not meet one of `without`. `served` is in order of
-// time.
-double most_in_a_second(const std::vector<ServedRequest>& served, const std::vector<TimeSpan>& without);
+// The most that was served in one second. `served` is in order of time.
+double most_in_a_second(const std::vector<ServedRequest>& served);
 
 struct LimitOutcome {
   std::vector<std::string> violations{};
   std::uint64_t requests = 0;  // that nodes served
   std::uint64_t faults = 0;
-  double most = 0;     // of what the bound allows, in one second
-  double checked = 0;  // share of the time that is not one of the stated exceptions
+  double most = 0;  // of what the bound allows, in one second
 };
 // Equal seeds give equal outcomes. `trace`: called for every fault, with one line.
 LimitOutcome run_limits(std::uint64_t seed, const std::function<void(const std::string&)>& trace = {});
