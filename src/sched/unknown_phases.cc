@@ -6,9 +6,17 @@
 #include <cassert>
 
 namespace tutti {
+
 void UnknownPhases::remove(Slot slot) {
   --count_;
   leave(slot);
+  if (count_ == 0) clear();
+}
+
+void UnknownPhases::pop_early(Slot slot) {
+  if (!backlog_) return remove(slot);
+  --count_;
+  pop_in_backlog(slot);
   if (count_ == 0) clear();
 }
 

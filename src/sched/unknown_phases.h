@@ -76,6 +76,8 @@ class UnknownPhases {
       by_issue_.pop(store_);
     if (count_ == 0) clear();
   }
+  // Takes any request; it is about to leave the store because it is served.
+  void pop_early(Slot slot);
   // Prefetches what push() and next() will need, except in backlogs.
   void expect_object() const {
     prefetch_bytes(

@@ -11,7 +11,8 @@
 // - A known phase may also overtake an unknown one that has already issued more than the known one has left, but known
 //   phases together are never ahead of their turns by more than `ahead` bytes.
 // - Of the bytes of known phases, one part in `stretch` is served from the known phase that began first. Of the bytes
-//   of unknown phases in a backlog, one part in `stretch` is served in order of issue.
+//   of unknown phases in a backlog, one part in `stretch` is served in order of issue. Of all bytes, one part in
+//   2 * `stretch` is served in order of arrival.
 //
 // docs/design/concert.md has the bounds that follow, their proofs, and figures.
 #include <algorithm>
@@ -87,6 +88,7 @@ class Concert final : public QueuedPolicy {
         slack_(options.duration("slack")),
         phases_continue_(options.bytes("seek") > Bytes{}),
         share_(share_of(options)),
+        first_share_({.stretch = 2 * options.integer("stretch"), .run = options.bytes("run")}),
         unknown_(store_, accounts_,
                  {.wait = options.duration("wait"),
                   .gain = 1 + static_cast<double>(options.integer("gain")) / 100,
@@ -190,6 +192,7 @@ class Concert final : public QueuedPolicy {
   void dequeue(Slot slot) override {
     accounts_.cancelled(store_.account(slot));
     if (expected_) expected_->left(store_.request(slot).stamp);
+    if (slot == first_) first_ = kNoSlot;
     const std::uint32_t number = store_.place(slot);
     if (number >= UnknownPhases::kPlace) {
       unknown_.remove(slot);
@@ -202,25 +205,51 @@ class Concert final : public QueuedPolicy {
   }
 
   Decision choose(TimePoint now) override {
-    Slot slot = unknown_.next(now);
-    if (known_goes_first(slot)) {
-      const std::uint32_t number = next_known();
-      PhaseQueue& phase = phases_[number];
-      slot = phase.requests.top(store_);
-      const bool changed = note_continued(number, store_.request(slot));
-      phase.sweep.reached(phase.requests.top_key());
-      phase.requests.pop(store_);
-      --phase.count;
-      share_.served(cost(store_.request(slot)), {.of_oldest = number == oldest_.top(), .changed = changed});
-      settle(number, store_.request(slot));
-    } else {
-      unknown_.pop(slot);
-    }
+    if (first_ == kNoSlot) first_ = store_.oldest();
+    const Slot slot = first_share_.due(cost(store_.request(first_))) ? pop_first() : pop_next(now);
+    first_share_.served(cost(store_.request(slot)), {.of_oldest = slot == first_});
+    if (slot == first_) first_ = kNoSlot;
     reset_if_empty();
     accounts_.served(store_.account(slot), store_.request(slot), now);
     if (expected_) expected_->left(store_.request(slot).stamp);
     take(slot);
     return dispatch();
+  }
+
+  Slot pop_next(TimePoint now) {
+    const Slot unknown = unknown_.next(now);
+    if (!known_goes_first(unknown)) {
+      unknown_.pop(unknown);
+      return unknown;
+    }
+    const std::uint32_t number = next_known();
+    PhaseQueue& phase = phases_[number];
+    const Slot slot = phase.requests.top(store_);
+    phase.sweep.reached(phase.requests.top_key());
+    phase.requests.pop(store_);
+    known_served(number, slot);
+    return slot;
+  }
+
+  // The request that arrived first.
+  Slot pop_first() {
+    const std::uint32_t number = store_.place(first_);
+    if (number >= UnknownPhases::kPlace) {
+      unknown_.pop_early(first_);
+    } else {
+      phases_[number].requests.prune(store_, phases_[number].count - 1);
+      known_served(number, first_);
+    }
+    return first_;
+  }
+
+  // The request has left the queue of its phase.
+  void known_served(std::uint32_t number, Slot slot) {
+    const Request& request = store_.request(slot);
+    const bool changed = note_continued(number, request);
+    --phases_[number].count;
+    share_.served(cost(request), {.of_oldest = number == oldest_.top(), .changed = changed});
+    settle(number, request);
   }
 
   // After a request has left its phase.
@@ -236,6 +265,7 @@ class Concert final : public QueuedPolicy {
     if (!known_.empty() || !unknown_.empty()) return;
     turns_.clear();
     owed_ = 0;
+    first_share_.clear();
   }
 
   // Takes the due turns of known phases; any known phase may use the bytes they bring.
@@ -298,6 +328,8 @@ class Concert final : public QueuedPolicy {
   std::int64_t owed_ = 0;
   IndexedHeap<Rank> oldest_;  // the same phases as in known_, with `left` 0: by their start
   OldestShare share_;         // of the known phases
+  OldestShare first_share_;   // of the request that arrived first, of all bytes
+  Slot first_ = kNoSlot;      // that request; kNoSlot: not looked for
   UnknownPhases unknown_;
   // Large, and therefore last: what most calls need is close together.
   ServiceAccounts accounts_;
