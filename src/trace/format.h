@@ -9,6 +9,7 @@
 
 #include <array>
 #include <boost/unordered/unordered_flat_map.hpp>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -61,7 +62,10 @@ class BlockEncoder {
   // The request with this number has ended.
   void complete(std::uint64_t number, Duration time);
   // Counts requests that were not recorded, so that readers know of them. Call it only while empty() is true.
-  void skip(std::uint64_t requests) { next_ += requests; }
+  void skip(std::uint64_t requests) {
+    assert(empty());
+    next_ += requests;
+  }
 
   // False: the next add() of this file needs its path.
   bool knows(FileId file) { return find(file) != kNoFile; }

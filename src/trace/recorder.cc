@@ -101,10 +101,7 @@ void Recorder::add(const RecordedEvent& event) {
     ++left_out_;
     return;
   }
-  if (left_out_ > 0) {
-    encoder_.skip(left_out_);
-    lost_ += std::exchange(left_out_, 0);
-  }
+  count_left_out();
   if (!std::exchange(started_, true)) header_.start = event.when;
   TracedArrival arrival = event.arrival;
   arrival.time = event.when - header_.start;
@@ -122,8 +119,18 @@ void Recorder::add(const RecordedEvent& event) {
 
 void Recorder::end(const RecordedEvent& event) {
   const auto number = unfinished_.take(event.id);
-  if (number && event.served && !must_leave_out()) encoder_.complete(*number, event.when - header_.start);
+  if (number && event.served && !must_leave_out()) {
+    count_left_out();
+    encoder_.complete(*number, event.when - header_.start);
+  }
   if (encoder_.full()) end_block();
+}
+
+// Before the first event of a block: within a block, requests are numbered without gaps.
+void Recorder::count_left_out() {
+  if (left_out_ == 0) return;
+  encoder_.skip(left_out_);
+  lost_ += std::exchange(left_out_, 0);
 }
 
 void Recorder::named(FileId file, std::string_view path) {

@@ -147,6 +147,7 @@ class Recorder final : public SchedulerObserver {
   bool must_leave_out() const TUTTI_REQUIRES(mutex_) {
     return encoder_.empty() && waiting_.size() >= options_.most_waiting;
   }
+  void count_left_out() TUTTI_REQUIRES(mutex_);
   void end_block() TUTTI_REQUIRES(mutex_);
   // Posts write() if there are blocks for it, after it has released the lock.
   void unlock_and_post(Lock& lock) TUTTI_UNCHECKED;  // unlocks what the caller has locked

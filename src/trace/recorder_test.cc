@@ -243,6 +243,41 @@ TEST_F(RecorderTest, LeavesOutRequestsInsteadOfGrowing) {
   EXPECT_TRUE(recording.trace.requests.front().has_completed());
 }
 
+// The first event after requests that were left out is a completion.
+TEST_F(RecorderTest, CompletionsBelongToTheirRequestsAfterOthersWereLeftOut) {
+  start({.most_waiting = 1});
+  std::vector<WaitingRequest> requests;
+  for (RequestId id = 0; id <= 15; ++id)
+    requests.push_back({{.id = id, .file = 1, .offset = id * 10, .length = Bytes(10)}, world_.clock().now()});
+  const auto arrive = [&](std::size_t first, std::size_t last) {
+    recorder_->arrived(std::span(requests).subspan(first, last - first + 1));
+  };
+  const auto end = [&](std::size_t number) {
+    recorder_->ended(std::span(&requests[number].request, 1), world_.clock().now() + number * 1ms, true);
+  };
+  arrive(1, 10);
+  recorder_->flush();
+  arrive(11, 13);
+  recorder_->flush();  // they are left out: a block waits for the workers
+  world_.run();
+  end(1);
+  arrive(14, 14);
+  end(8);
+  arrive(15, 15);
+  end(14);
+  recorder_->flush();
+  world_.run();
+  const Recording recording = output_->decode();
+  EXPECT_EQ(recording.missing, 3u);
+  ASSERT_THAT(recording.trace.requests, SizeIs(12));
+  for (const TraceRequest& request : recording.trace.requests) {
+    const std::uint64_t number = request.offset / 10;
+    EXPECT_EQ(request.has_completed(), number == 1 || number == 8 || number == 14) << number;
+    if (!request.has_completed()) continue;
+    EXPECT_EQ(request.completed, number * 1ms) << number;
+  }
+}
+
 TEST_F(RecorderTest, GoesOnAfterAFailedWrite) {
   start();
   add(1);
