@@ -179,7 +179,10 @@ std::optional<Stamp> share_stamp(const OpenFile& file, Bytes bytes) {
   static_assert(std::is_trivially_copyable_v<Stamp>);
   if (!file.carried || bytes == Bytes{}) return std::nullopt;
   Stamp stamp;
-  if (file.rank == 0) stamp = file.carried->stamp_together(bytes);
+  try {
+    if (file.rank == 0) stamp = file.carried->stamp_together(bytes);
+  } catch (const std::exception&) {  // no memory; the others wait for a stamp, and this one states no phase
+  }
   PMPI_Bcast(&stamp, sizeof stamp, MPI_BYTE, 0, file.comm);
   return stamp;
 }

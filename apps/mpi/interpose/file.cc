@@ -199,14 +199,22 @@ int error_class_of(const Error& error) {
   }
 }
 
+namespace {
+
+void wait_for_turn(OpenFile& file, Bytes bytes) try {
+  const bool whole = file.settings.turn == TurnAt::kOpen;
+  if (JobTurns* turns = Process::current().turns())
+    turns->begin({&file, &file.layout, bytes, whole ? Duration::max() : file.settings.gap});
+} catch (const std::exception& problem) {  // no memory or no thread; the other ranks wait in a barrier
+  Process::current().say_once(fmt::format("{}; continuing without a turn", problem.what()));
+}
+
+}  // namespace
+
 void begin_turn(OpenFile& file, Bytes bytes) {
   if (!file.turns) return;
   const TimePoint start = live_world().clock().steady();
-  if (file.rank == 0) {
-    const bool whole = file.settings.turn == TurnAt::kOpen;
-    if (JobTurns* turns = Process::current().turns())
-      turns->begin({&file, &file.layout, bytes, whole ? Duration::max() : file.settings.gap});
-  }
+  if (file.rank == 0) wait_for_turn(file, bytes);
   PMPI_Barrier(file.comm);
   file.activity.turn += static_cast<std::uint64_t>((live_world().clock().steady() - start).count());
 }

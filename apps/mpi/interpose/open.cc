@@ -284,6 +284,20 @@ void attach_data(const char* name, const OpenFile& file, Attached& attached, Clu
       MountFile::Options{absolute_path(name, message.prefixed), file.readable(), file.writable(), message.inode});
 }
 
+// Of rank 0. What fails here must not keep rank 0 from telling the others, who wait for it.
+void examine_or_leave(const char* name, const OpenFile& file, Attached& attached, ClusterPath& found) try {
+  FileMessage& message = attached.message;
+  examine(name, file.amode, file.settings, attached, found);
+  if (file.size > 1 || message.carried) message.rearrange = may_rearrange(name, message.prefixed, file.settings);
+} catch (const std::exception& problem) {  // no memory, or no thread for the connection to the nodes or the gate
+  const std::uint64_t application = attached.message.application;
+  attached = {};
+  attached.layout = choose_layout(std::nullopt, file.settings);
+  attached.message.application = application;
+  attached.message.rearrange = false;
+  Process::current().say_once(fmt::format("{}; collective calls are left to the MPI library", problem.what()));
+}
+
 // Collective, after the MPI library has opened the file on all ranks.
 std::shared_ptr<OpenFile> attach(const char* name, int amode, const Settings& settings, MPI_Comm comm) {
   auto file = std::make_shared<OpenFile>();
@@ -295,10 +309,7 @@ std::shared_ptr<OpenFile> attach(const char* name, int amode, const Settings& se
   Attached attached;
   ClusterPath found;
   FileMessage& message = attached.message;
-  if (file->rank == 0) {
-    examine(name, amode, settings, attached, found);
-    if (file->size > 1 || message.carried) message.rearrange = may_rearrange(name, message.prefixed, settings);
-  }
+  if (file->rank == 0) examine_or_leave(name, *file, attached, found);
   share_layout(message, attached.layout, comm, file->rank);
   Process::current().adopt(message.application);
   attach_data(name, *file, attached, found);
