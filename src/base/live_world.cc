@@ -119,7 +119,7 @@ class TimerThread {
 // parent's threads: it starts its own thread when needed, and timers that the parent had set never run in the child.
 struct TimersOfProcess {
   std::once_flag once;
-  TimerThread* thread = nullptr;
+  std::atomic<TimerThread*> thread = nullptr;
 };
 
 std::atomic<TimersOfProcess*>& timers_of_process() {
@@ -138,8 +138,13 @@ TimerThread& timer_thread() {
 
 class LiveTimer final : public Timer {
  public:
-  explicit LiveTimer(Task task) { entry_->task = std::move(task); }
-  ~LiveTimer() override { timer_thread().remove(*entry_); }
+  explicit LiveTimer(Task task) {
+    entry_->task = std::move(task);
+    timer_thread();  // if there can be no thread, here is the place to fail
+  }
+  ~LiveTimer() override {
+    if (TimerThread* const thread = timers_of_process().load()->thread) thread->remove(*entry_);
+  }
   void set(TimePoint when) override { timer_thread().set(*entry_, when); }
 
  private:

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "base/mutex.h"
@@ -30,7 +31,11 @@ Result<std::shared_ptr<EventLoop>> EventLoop::create() {
   }
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
   ::epoll_ctl(loop->epoll_, EPOLL_CTL_ADD, loop->wakeup_, &event);
-  loop->thread_ = std::thread([raw = loop.get()] { raw->run(); });
+  try {
+    loop->thread_ = std::thread([raw = loop.get()] { raw->run(); });
+  } catch (const std::system_error& error) {
+    return fail(ErrorCode::kIo, std::string("cannot start a thread: ") + error.what(), error.code().value());
+  }
   return loop;
 }
 
