@@ -166,15 +166,19 @@ class Scheduler {
     Percentiles waiting{};  // from add() to next()
   };
 
-  struct Statistics {
+  // What waits and is served now.
+  struct State {
     std::string policy;
+    std::size_t waiting = 0;
+    Bytes waiting_bytes{};
+    std::size_t in_flight = 0;  // batches
+  };
+
+  struct Statistics : State {
     Counts all;
     std::uint64_t batches = 0;
     double mean_batch = 0;  // requests per batch
     std::uint64_t largest_batch = 0;
-    std::size_t waiting = 0;
-    Bytes waiting_bytes{};
-    std::size_t in_flight = 0;  // batches
     std::map<ApplicationId, Counts> applications;
   };
 
@@ -219,7 +223,9 @@ class Scheduler {
   // From now on add() returns kStopped. Does not wait: next() returns the rest, then false.
   virtual void stop(Stop how) = 0;
 
+  // Its cost grows with the number of applications seen, and dispatchers wait for it.
   virtual Statistics statistics() = 0;
+  virtual State state() = 0;
 };
 
 }  // namespace tutti

@@ -41,7 +41,7 @@ struct tutti_scheduler {
 
   // kTimeout, kStopped. `timeout` as in tutti_next().
   tutti::Result<void> take(std::int64_t timeout, tutti::Scheduler::Dispatched& batch);
-  bool exhausted() const { return stopped_ && scheduler_->statistics().waiting == 0; }
+  bool exhausted() const { return stopped_ && scheduler_->state().waiting == 0; }
 
   // Both nullptr: nothing is recorded.
   std::unique_ptr<tutti::Workers> workers_;

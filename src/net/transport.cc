@@ -82,8 +82,10 @@ class ListeningSocket final : public EventSource {
 
   int file() const { return socket_.file(); }
 
+  // Clients that connect faster than this loop accepts must not keep it from its connections: epoll reports again.
   void ready(std::uint32_t) override {
-    for (;;) {
+    constexpr int kAtOnce = 16;
+    for (int i = 0; i < kAtOnce; ++i) {
       Socket socket(::accept4(socket_.file(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (socket.file() >= 0) {
         acceptor_->take(std::move(socket));

@@ -46,6 +46,7 @@ struct RequestExtent {
   std::uint32_t length = 0;
   std::uint32_t moved = 0;      // bytes transferred
   std::uint32_t memory_at = 0;  // where its data starts in the request's memory
+  bool pulls = false;           // its batch has asked for the request's payload
 };
 
 // The unanswered requests of one connection; they are cancelled when it closes. Guarded by the data path's mutex.

@@ -16,6 +16,9 @@ namespace {
 
 // Batches that may be parked. One client could make any number of them; beyond it the queue depth counts them.
 constexpr std::size_t kMostParked = 16384;
+// Batches that wait for a payload that another batch has asked for, and take no place. All are looked at when one
+// arrives.
+constexpr std::size_t kMostAlongside = 1024;
 constexpr Duration kSlowestByte = std::chrono::nanoseconds(1000);  // as in the transport
 
 }  // namespace
@@ -56,6 +59,12 @@ bool DataPath::advance_payload_at(std::size_t index, Effects& effects) {
     park(index);
     return false;
   }
+  // Extents of one request can be many batches, which all wait for one payload. Only the batch that asked for it takes
+  // a place of the queue depth: else one list would keep all others from being dispatched.
+  const bool asked_before = std::ranges::none_of(engine_batch.without_payload, [](const RequestExtent* extent) {
+    return extent->pulls || !extent->request->awaits_payload();
+  });
+  if (asked_before && waiting_for_payload_.size() < kMostAlongside) set_aside(engine_batch);
   // A few of those that wait let more batches be dispatched. If the memory is held by requests whose other extents are
   // still in the scheduler, all of them do: those extents must be served before memory is released.
   if (!pull_memory_left_ && memory_behind_ > 0) set_aside(engine_batch);
@@ -114,8 +123,8 @@ bool DataPath::advance_payloads(EngineBatch& engine_batch, Effects& effects) {
     ClientRequest& request = *extent->request;
     if (request.awaits_payload()) check_late(request, now);
     if (request.payload == PayloadState::kAbsent && request.head.status == wire::kOk &&
-        request.pulled_payloads->late == 0 && !pull(request, effects))
-      short_of_memory = true;
+        request.pulled_payloads->late == 0)
+      (pull(request, effects) ? extent->pulls : short_of_memory) = true;
     coming = coming || (request.awaits_payload() && !request.late);
   }
   if (coming) return true;

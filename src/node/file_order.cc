@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "node/file_order.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -23,26 +24,44 @@ void FileOrder::add(Ordered& barrier, Barrier kind) {
 }
 
 FileOrder::Ready FileOrder::take_ready() {
-  while (epochs_[over_].finished) ++over_;
-  if (over_ > epochs_.size() / 2) {
-    epochs_.erase(epochs_.begin(), epochs_.begin() + static_cast<std::ptrdiff_t>(over_));
-    first_ += std::exchange(over_, 0);
-  }
+  forget_finished();
+  // A barrier that can start has no unfinished transfers before it, so those released below arrived after it.
   Ready ready;
-  bool all_done = true;  // every transfer up to here
-  for (std::size_t i = over_; i < epochs_.size(); ++i) {
-    Epoch& epoch = epochs_[i];
-    ready.insert(ready.end(), epoch.waiting.begin(), epoch.waiting.end());
-    epoch.waiting.clear();
-    all_done = all_done && epoch.unfinished == 0;
-    const bool exclusive = epoch.barrier && epoch.kind == Barrier::kExclusive;
-    if (epoch.barrier && !epoch.started && all_done && (!exclusive || i == over_)) {
-      epoch.started = true;
-      ready.push_back(epoch.barrier);
-    }
-    if (exclusive) break;
-  }
+  start_barriers(ready);
+  release_transfers(ready);
   return ready;
+}
+
+void FileOrder::forget_finished() {
+  while (epochs_[over_].finished) ++over_;
+  to_start_ = std::max(to_start_, over_);
+  to_release_ = std::max(to_release_, over_);
+  if (over_ <= epochs_.size() / 2) return;
+  epochs_.erase(epochs_.begin(), epochs_.begin() + static_cast<std::ptrdiff_t>(over_));
+  to_start_ -= over_;
+  to_release_ -= over_;
+  first_ += std::exchange(over_, 0);
+}
+
+void FileOrder::start_barriers(Ready& ready) {
+  for (; to_start_ < epochs_.size(); ++to_start_) {
+    Epoch& epoch = epochs_[to_start_];
+    if (!epoch.barrier || epoch.unfinished > 0) return;
+    const bool exclusive = epoch.kind == Barrier::kExclusive;
+    if (exclusive && (epoch.started || to_start_ != over_)) return;  // it runs, or waits for earlier syncs
+    epoch.started = true;
+    ready.push_back(epoch.barrier);
+    if (exclusive) return;
+  }
+}
+
+void FileOrder::release_transfers(Ready& ready) {
+  for (; to_release_ < epochs_.size(); ++to_release_) {
+    if (to_release_ > over_ && epochs_[to_release_ - 1].kind == Barrier::kExclusive) return;
+    auto& waiting = epochs_[to_release_].waiting;
+    ready.insert(ready.end(), waiting.begin(), waiting.end());
+    waiting.clear();
+  }
 }
 
 void FileOrder::done(Ordered& transfer) {

@@ -48,11 +48,17 @@ class FileOrder {
     bool started = false, finished = false;  // of the barrier
   };
 
+  void forget_finished();
+  void start_barriers(Ready& ready);
+  void release_transfers(Ready& ready);
   Epoch& epoch_of(const Ordered& entry) { return epochs_[static_cast<std::size_t>(entry.epoch - first_)]; }
 
   boost::container::small_vector<Epoch, 1> epochs_;  // each but the last ends with a barrier
   std::uint64_t first_ = 0;                          // number of epochs_.front()
   std::size_t over_ = 0;  // first of them that are finished. They are removed together: each removal moves the rest
+  // The first whose barrier may have to be started, and the first whose waiting transfers may: all before were looked
+  // at.
+  std::size_t to_start_ = 0, to_release_ = 0;
   std::size_t exclusive_ = 0;  // barriers of this kind that are not finished
 };
 

@@ -438,7 +438,7 @@ wire::LimitsReply NodeService::limits() const {
 }
 
 wire::StatisticsReply NodeService::statistics(const wire::UsageKey& first) const {
-  const Scheduler::Statistics scheduler = scheduler_->statistics();
+  const Scheduler::State scheduler = scheduler_->state();
   const DataPath::DispatchCounts counts = data_->counts();
   wire::StatisticsReply reply;
   reply.node = options_.name;

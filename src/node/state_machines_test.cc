@@ -70,6 +70,27 @@ TEST(FileOrder, ATruncateDelaysLaterTransfers) {
 }
 
 // Random arrivals and completions: no entry starts before those it must wait for are done.
+// Thousands of processes sync one file behind a slow transfer. If each call looked at all of them, this would take
+// hours.
+TEST(FileOrder, AnyNumberOfSyncsMayWait) {
+  constexpr std::size_t kSyncs = 1'000'000;
+  FileOrder order;
+  Ordered transfer;
+  ASSERT_TRUE(order.add(transfer));
+  std::vector<Ordered> syncs(kSyncs);
+  for (Ordered& sync : syncs) {
+    order.add(sync, Barrier::kSync);
+    EXPECT_TRUE(order.take_ready().empty());
+  }
+  order.done(transfer);
+  EXPECT_EQ(order.take_ready().size(), kSyncs);
+  for (Ordered& sync : syncs) {
+    order.barrier_done(sync);
+    EXPECT_TRUE(order.take_ready().empty());
+  }
+  EXPECT_TRUE(order.idle());
+}
+
 TEST(FileOrder, NoEntryStartsTooEarlyInRandomSequences) {
   enum class What { kTransfer, kSync, kExclusive };
   struct Entry : Ordered {

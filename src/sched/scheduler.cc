@@ -44,6 +44,7 @@ class LiveScheduler final : public Scheduler {
   Result<void> switch_policy(const std::string& name, const PolicyOptions& options) override;
   void stop(Stop how) override;
   Statistics statistics() override;
+  State state() override;
 
  private:
   // A batch that was handed out and not yet completed. Reused, so that its vectors keep their memory.
@@ -58,6 +59,7 @@ class LiveScheduler final : public Scheduler {
   void offer_work();
 
   void collect() TUTTI_REQUIRES(mutex_);
+  State state_now() const TUTTI_REQUIRES(mutex_);
   // Hands out what may be dispatched now; `pause` says what to wait for if that is less than asked for.
   std::size_t fill(std::span<Dispatched> batches, Decision& pause) TUTTI_REQUIRES(mutex_);
   bool may_dispatch() const TUTTI_REQUIRES(mutex_) {
@@ -325,12 +327,22 @@ Scheduler::Statistics LiveScheduler::statistics() {
   Lock lock(mutex_, kSpinFirst);
   collect();
   Statistics statistics = statistics_.report();
-  statistics.policy = options_.policy;
-  const Load waiting = inbox_.waiting();
-  statistics.waiting = waiting.requests + dropped_.size();
-  statistics.waiting_bytes = waiting.bytes;
-  statistics.in_flight = in_flight_;
+  static_cast<State&>(statistics) = state_now();
   return statistics;
+}
+
+Scheduler::State LiveScheduler::state() {
+  Lock lock(mutex_, kSpinFirst);
+  collect();
+  return state_now();
+}
+
+Scheduler::State LiveScheduler::state_now() const {
+  const Load waiting = inbox_.waiting();
+  return {.policy = options_.policy,
+          .waiting = waiting.requests + dropped_.size(),
+          .waiting_bytes = waiting.bytes,
+          .in_flight = in_flight_};
 }
 
 }  // namespace

@@ -181,6 +181,30 @@ TEST_F(PulledPayloads, BatchesOfLateClientsDoNotUseTheQueueDepth) {
   EXPECT_EQ(job.failed, 0u);
 }
 
+// The extents of a list are batches, which wait for one payload: all lists are asked for theirs at once.
+TEST_F(PulledPayloads, TheBatchesOfAListTakeOnePlaceOfTheQueueDepth) {
+  constexpr std::size_t kLists = 4, kExtents = 32;
+  options_.node.node.depth = kLists;
+  options_.node.node.policy = "fifo";
+  options_.network.latency = 20ms;
+  start(8_MiB, FixedFigures{.latency = 100us, .bandwidth = 0});
+  for (std::size_t i = 0; i < kLists; ++i) add(std::string(1, static_cast<char>('a' + i)), 1 << 20);
+  Job& small = add("s", 4096);
+  for (std::size_t i = 0; i < kLists; ++i) {
+    Job& job = jobs_[i];
+    std::vector<WritePart> parts;
+    const std::size_t length = job.data.size() / kExtents;
+    for (std::size_t part = 0; part < kExtents; ++part)
+      parts.push_back({2 * part * length, std::span<const std::byte>(job.data).subspan(part * length, length)});
+    job.file->write(parts, [&job](const Result<std::size_t>& done) { job.done += done.has_value(); });
+  }
+  run_for(1ms);
+  write_again_and_again(small, 1);
+  EXPECT_LT(small.longest, 100ms) << "it waited for one list after the other";
+  run_until([&] { return std::ranges::all_of(jobs_, [](const Job& job) { return job.done == 1; }); });
+  EXPECT_TRUE(settled());
+}
+
 // Each write has two extents, and policy `hbrr` serves the first one of each file before the second ones. The memory is
 // enough for four writes. They hold it until their second extents are served, behind writes that get no memory.
 TEST_F(PulledPayloads, WritesThatHoldMemoryAreNotStuckBehindThoseThatWaitForIt) {
