@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
+#include <filesystem>
+
 #include "base/print_error.h"
 #include "command.h"
 
@@ -49,6 +51,20 @@ std::string identity_text(std::string_view job_check, bool key) {
     text += "as clients state them";
   if (key) text += "; with the key, clients act for any user, and neither user nor job number is checked";
   return text;
+}
+
+Result<void> check_output(const std::vector<std::string>& inputs, const std::string& output) {
+  namespace fs = std::filesystem;
+  if (output.empty()) return {};
+  std::error_code error;
+  const fs::path folder = fs::absolute(output).parent_path();
+  for (const std::string& input : inputs) {
+    const bool inside =
+        output.ends_with(".trace") && fs::is_directory(input, error) && fs::equivalent(input, folder, error);
+    if (inside || (fs::exists(output, error) && fs::equivalent(input, output, error)))
+      return fail(ErrorCode::kInvalid, fmt::format("{} is an input, too; name another file as output", output));
+  }
+  return {};
 }
 
 int report(const Error& error) {

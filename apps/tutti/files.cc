@@ -43,15 +43,7 @@ int with_client(const FileArguments& arguments, const Action& action, StopSignal
   return action(**client, arguments, signals, activity);
 }
 
-// If a standard descriptor is closed, a socket to a node would get its number, and `cat` would send the file to the
-// node. Reading from 0 and writing to 1 fail, as with the closed descriptor; messages to 2 are dropped.
-void occupy_standard_descriptors() {
-  for (const auto& [descriptor, flags] : {std::pair{0, O_WRONLY}, {1, O_RDONLY}, {2, O_RDWR}})
-    if (fcntl(descriptor, F_GETFD) < 0) (void)open("/dev/null", flags);  // gets the lowest number that is free
-}
-
 int run(const FileArguments& arguments, const Action& action) {
-  occupy_standard_descriptors();
   StopSignals signals;
   const int status = with_client(arguments, action, signals);
   signals.end_process();

@@ -236,7 +236,7 @@ Result<void> check(const SimArguments& arguments) {
   if (arguments.full && arguments.live)
     return fail(ErrorCode::kInvalid, "--full simulates and --live does not; use one of the two");
   if (arguments.json && arguments.csv) return fail(ErrorCode::kInvalid, "use one of --json and --csv");
-  return {};
+  return check_output({arguments.file}, arguments.html);
 }
 
 // Several seeds, or settings in [sweep], or CSV. Nothing: one run for each policy.

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "base/json.h"
@@ -25,64 +27,19 @@ struct TopArguments {
   std::size_t rows = 40;
 };
 
+struct TopRow {
+  wire::Usage now;                                         // of all nodes that answer
+  double read_rate = 0, write_rate = 0, request_rate = 0;  // per second, since the sample before
+  std::uint64_t requests = 0;
+  Duration queued{};  // of these requests
+  double share = 0;   // of all bytes
+  Duration mean_wait() const { return requests > 0 ? queued / static_cast<std::int64_t>(requests) : Duration{}; }
+};
+
 struct Sample {
-  std::chrono::steady_clock::time_point taken;
-  std::map<wire::UsageKey, wire::Usage> usage;
+  std::map<wire::UsageKey, TopRow> rows;
   std::uint64_t waiting = 0, in_flight = 0;
   std::size_t nodes_up = 0;
-};
-
-struct TopRow {
-  wire::Usage now;
-  double read_rate = 0, write_rate = 0;  // bytes per second
-  double request_rate = 0;
-  Duration mean_wait{};  // per request in the interval
-  double share = 0;      // of all bytes in the interval
-};
-
-// Takes samples of all nodes. Keeps connections open and reconnects to nodes that were lost.
-class Watch {
- public:
-  explicit Watch(const Cluster& cluster) : cluster_(cluster), links_(cluster.nodes.size()) {}
-
-  Sample take() {
-    Sample sample;
-    sample.taken = std::chrono::steady_clock::now();
-    for (std::size_t i = 0; i < links_.size(); ++i) {
-      if (!links_[i])
-        if (auto link = connect_to(cluster_, cluster_.nodes[i], std::chrono::seconds(1))) links_[i] = std::move(*link);
-      if (!links_[i]) continue;
-      auto statistics = links_[i]->statistics();
-      if (!statistics) {
-        links_[i] = nullptr;
-        continue;
-      }
-      ++sample.nodes_up;
-      sample.waiting += statistics->waiting;
-      sample.in_flight += statistics->in_flight;
-      for (const wire::Usage& usage : statistics->usage) add(sample, usage);
-    }
-    return sample;
-  }
-
- private:
-  // Several nodes may have served a target, if one took over for another: adds their counts.
-  static void add(Sample& sample, const wire::Usage& usage) {
-    auto [entry, fresh] = sample.usage.try_emplace(wire::usage_key(usage), usage);
-    if (fresh) return;
-    wire::Usage& sum = entry->second;
-    sum.requests += usage.requests;
-    sum.read_bytes += usage.read_bytes;
-    sum.written_bytes += usage.written_bytes;
-    sum.waiting += usage.waiting;
-    sum.waiting_bytes += usage.waiting_bytes;
-    sum.announced = usage.announced;
-    sum.queued += usage.queued;
-    sum.engine += usage.engine;
-  }
-
-  const Cluster& cluster_;
-  std::vector<std::unique_ptr<Control>> links_;
 };
 
 // The increase of a counter. A node that was restarted counts from 0 again.
@@ -90,28 +47,89 @@ std::uint64_t since(std::uint64_t before, std::uint64_t now) {
   return now >= before ? now - before : now;
 }
 
-std::vector<TopRow> compare(const Sample& before, const Sample& now) {
-  const double seconds = std::max(1e-3, Seconds(now.taken - before.taken).count());
-  std::vector<TopRow> rows;
-  double all = 0;
-  for (const auto& [key, usage] : now.usage) {
-    const auto found = before.usage.find(key);
-    const wire::Usage earlier = found == before.usage.end() ? wire::Usage{} : found->second;
-    const std::uint64_t requests = since(earlier.requests, usage.requests);
-    if (requests == 0 && usage.waiting == 0) continue;
-    TopRow row{.now = usage};
-    row.read_rate = static_cast<double>(since(earlier.read_bytes, usage.read_bytes)) / seconds;
-    row.write_rate = static_cast<double>(since(earlier.written_bytes, usage.written_bytes)) / seconds;
-    row.request_rate = static_cast<double>(requests) / seconds;
-    if (requests > 0)
-      row.mean_wait = Duration(static_cast<std::int64_t>(
-          since(static_cast<std::uint64_t>(earlier.queued.count()), static_cast<std::uint64_t>(usage.queued.count())) /
-          requests));
-    all += row.read_rate + row.write_rate;
-    rows.push_back(row);
+// Several nodes may serve a target, if one takes over for another: adds their counts.
+void add(wire::Usage& sum, const wire::Usage& usage) {
+  sum.requests += usage.requests;
+  sum.read_bytes += usage.read_bytes;
+  sum.written_bytes += usage.written_bytes;
+  sum.waiting += usage.waiting;
+  sum.waiting_bytes += usage.waiting_bytes;
+  sum.announced = usage.announced;
+  sum.queued += usage.queued;
+  sum.engine += usage.engine;
+}
+
+// Takes samples of all nodes. Keeps connections open and reconnects to nodes that were lost. Rates are those of each
+// node since it answered last: its first answer has none.
+class Watch {
+ public:
+  explicit Watch(const Cluster& cluster) : cluster_(cluster), nodes_(cluster.nodes.size()) {}
+
+  Sample take() {
+    Sample sample;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      Node& node = nodes_[i];
+      if (!node.link)
+        if (auto link = connect_to(cluster_, cluster_.nodes[i], std::chrono::seconds(1))) node.link = std::move(*link);
+      if (!node.link) continue;
+      auto statistics = node.link->statistics();
+      if (!statistics) {
+        node.link = nullptr;
+        continue;
+      }
+      ++sample.nodes_up;
+      sample.waiting += statistics->waiting;
+      sample.in_flight += statistics->in_flight;
+      add_rows(sample, node, statistics->usage);
+    }
+    double all = 0;
+    for (const auto& [key, row] : sample.rows) all += row.read_rate + row.write_rate;
+    for (auto& [key, row] : sample.rows) row.share = all > 0 ? (row.read_rate + row.write_rate) / all : 0;
+    return sample;
   }
-  for (TopRow& row : rows) row.share = all > 0 ? (row.read_rate + row.write_rate) / all : 0;
-  std::sort(rows.begin(), rows.end(), [](const TopRow& a, const TopRow& b) { return a.share > b.share; });
+
+ private:
+  struct Node {
+    std::unique_ptr<Control> link{};
+    std::chrono::steady_clock::time_point answered{};
+    std::optional<std::map<wire::UsageKey, wire::Usage>> usage{};  // then
+  };
+
+  static void add_rows(Sample& sample, Node& node, const std::vector<wire::Usage>& usage) {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::max(1e-3, Seconds(now - node.answered).count());
+    std::map<wire::UsageKey, wire::Usage> answer;
+    for (const wire::Usage& each : usage) {
+      const wire::UsageKey key = wire::usage_key(each);
+      answer.emplace(key, each);
+      const auto [entry, fresh] = sample.rows.try_emplace(key, TopRow{.now = each});
+      TopRow& row = entry->second;
+      if (!fresh) add(row.now, each);
+      if (node.usage) add_increase(row, (*node.usage)[key], each, seconds);
+    }
+    node.usage = std::move(answer);
+    node.answered = now;
+  }
+
+  static void add_increase(TopRow& row, const wire::Usage& before, const wire::Usage& now, double seconds) {
+    const std::uint64_t requests = since(before.requests, now.requests);
+    row.read_rate += static_cast<double>(since(before.read_bytes, now.read_bytes)) / seconds;
+    row.write_rate += static_cast<double>(since(before.written_bytes, now.written_bytes)) / seconds;
+    row.request_rate += static_cast<double>(requests) / seconds;
+    row.requests += requests;
+    row.queued += now.queued >= before.queued ? now.queued - before.queued : now.queued;
+  }
+
+  const Cluster& cluster_;
+  std::vector<Node> nodes_;
+};
+
+// Those that were active, the largest first.
+std::vector<TopRow> active_rows(const Sample& sample) {
+  std::vector<TopRow> rows;
+  for (const auto& [key, row] : sample.rows)
+    if (row.requests > 0 || row.now.waiting > 0) rows.push_back(row);
+  std::ranges::stable_sort(rows, std::greater<>(), &TopRow::share);
   return rows;
 }
 
@@ -128,7 +146,7 @@ Json to_json(const Cluster& cluster, const Sample& sample, const std::vector<Top
                     {"waiting", row.now.waiting},
                     {"waiting_bytes", row.now.waiting_bytes},
                     {"announced_bytes", row.now.announced},
-                    {"mean_wait_seconds", Seconds(row.mean_wait).count()},
+                    {"mean_wait_seconds", Seconds(row.mean_wait()).count()},
                     {"share", row.share}});
   return {{"nodes", cluster.nodes.size()},
           {"nodes_up", sample.nodes_up},
@@ -145,7 +163,7 @@ std::string to_text(const Cluster& cluster, const Sample& sample, const std::vec
     table.add({std::to_string(row.now.application), std::to_string(row.now.user), row.now.job,
                std::to_string(row.now.target), fmt::format("{:.1f}", row.read_rate / 1e6),
                fmt::format("{:.1f}", row.write_rate / 1e6), fmt::format("{:.0f}", row.request_rate),
-               std::to_string(row.now.waiting), format(row.mean_wait), fmt::format("{:.0f}%", row.share * 100)});
+               std::to_string(row.now.waiting), format(row.mean_wait()), fmt::format("{:.0f}%", row.share * 100)});
   }
   return fmt::format("{} of {} nodes up, {} waiting, {} in flight\n\n{}{}", sample.nodes_up, cluster.nodes.size(),
                      sample.waiting, sample.in_flight, table.text(),
@@ -156,20 +174,18 @@ int run(const TopArguments& arguments) {
   const auto cluster = arguments.cluster.load();
   if (!cluster) return report(cluster.error());
   Watch watch(*cluster);
-  Sample before = watch.take();
-  if (before.nodes_up == 0)
+  if (watch.take().nodes_up == 0)
     return report({ErrorCode::kUnreachable, "no node of the cluster answers; 'tutti status' shows why"});
   do {
     std::this_thread::sleep_for(arguments.interval);
-    Sample now = watch.take();
-    const auto rows = compare(before, now);
+    const Sample now = watch.take();
+    const auto rows = active_rows(now);
     if (arguments.json)
       fmt::print("{}\n", to_json(*cluster, now, rows).dump(arguments.once ? 2 : -1));
     else
       fmt::print("{}{}", !arguments.once && isatty(1) ? "\033[H\033[2J" : "",
                  to_text(*cluster, now, rows, arguments.rows));
     std::fflush(stdout);
-    before = std::move(now);
   } while (!arguments.once);
   return kDone;
 }

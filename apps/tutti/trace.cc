@@ -36,13 +36,6 @@ const char* name_of(Direction direction) {
   return direction == Direction::kWrite ? "write" : "read";
 }
 
-// Clients choose the names of files: control characters do not reach the terminal.
-std::string printable(std::string text) {
-  for (char& letter : text)
-    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = '?';
-  return text;
-}
-
 trace::Names names_of(const TraceArguments& arguments) {
   return arguments.patterns ? trace::Names::kPatterns : trace::Names::kPaths;
 }
@@ -88,7 +81,7 @@ int show(const TraceArguments& arguments) {
                request.has_completed() ? fmt::format("{:.3f}", seconds(request.completed - request.time) * 1e3) : "-",
                std::to_string(request.application), std::to_string(request.process), std::to_string(request.target),
                name_of(request.direction), std::to_string(request.offset), std::to_string(request.length.count()),
-               printable(files[request.file])});
+               files[request.file]});
   fmt::print("{}", table.text());
   if (count < requests.size()) fmt::print("and {} more (--limit 0 shows all)\n", requests.size() - count);
   return kDone;
@@ -143,7 +136,7 @@ int stats(const TraceArguments& arguments) {
                "from s", "to s", "response ms"});
   const std::size_t count = arguments.limit == 0 ? rows.size() : std::min<std::size_t>(arguments.limit, rows.size());
   for (const trace::StatisticsRow& row : std::span(rows).first(count))
-    table.add({printable(recording->trace.files[row.file]), std::to_string(row.application), name_of(row.direction),
+    table.add({recording->trace.files[row.file], std::to_string(row.application), name_of(row.direction),
                std::to_string(row.requests), format(row.bytes), format(row.bytes / row.requests),
                fmt::format("{:.0f}%", 100 * row.contiguous), fmt::format("{:.0f}%", 100 * row.ascending),
                fmt::format("{:.3f}", seconds(row.first)), fmt::format("{:.3f}", seconds(row.last)),
@@ -175,24 +168,8 @@ int write_recording(const trace::Recording& recording, const std::string& path) 
   return kDone;
 }
 
-// An error if the output is one of the inputs: it would be lost, or read again by the next call.
-Result<void> check_output(const TraceArguments& arguments) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path output = arguments.output;
-  if (arguments.output.empty() || !fs::exists(output, error)) return {};
-  for (const std::string& input : arguments.files) {
-    const bool inside =
-        fs::is_directory(input, error) && fs::equivalent(input, fs::absolute(output).parent_path(), error);
-    if (inside || fs::equivalent(input, output, error))
-      return fail(ErrorCode::kInvalid,
-                  fmt::format("{} is an input, too; name another file as output", arguments.output));
-  }
-  return {};
-}
-
 int export_text(const TraceArguments& arguments) {
-  if (auto possible = check_output(arguments); !possible) return report(possible.error());
+  if (auto possible = check_output(arguments.files, arguments.output); !possible) return report(possible.error());
   const auto recording = load(arguments);
   if (!recording) return report(recording.error());
   if (arguments.format == "csv") return write_text(trace::csv(recording->trace), arguments.output);
@@ -203,7 +180,7 @@ int export_text(const TraceArguments& arguments) {
 }
 
 int import_dxt(const TraceArguments& arguments) {
-  if (auto possible = check_output(arguments); !possible) return report(possible.error());
+  if (auto possible = check_output(arguments.files, arguments.output); !possible) return report(possible.error());
   std::vector<trace::Recording> recordings;
   for (const std::string& path : arguments.files) {
     const auto bytes = trace::read_whole_file(path);
@@ -219,7 +196,7 @@ int import_dxt(const TraceArguments& arguments) {
 }
 
 int merge_files(const TraceArguments& arguments) {
-  if (auto possible = check_output(arguments); !possible) return report(possible.error());
+  if (auto possible = check_output(arguments.files, arguments.output); !possible) return report(possible.error());
   const auto recording = load(arguments);
   if (!recording) return report(recording.error());
   return write_recording(*recording, arguments.output);

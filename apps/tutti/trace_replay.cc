@@ -301,6 +301,7 @@ lab::ExperimentResult to_result(const WhatIf& what) {
 }
 
 int run_replay(const ReplayArguments& arguments) {
+  if (auto possible = check_output(arguments.files, arguments.html); !possible) return report(possible.error());
   const auto recording = load_recording(arguments.files, trace::Names::kPaths,
                                         arguments.align == "clock" ? trace::Align::kClock : trace::Align::kFirst);
   if (!recording) return report(recording.error());

@@ -33,6 +33,18 @@ constexpr std::size_t kSmall = 64 << 10;       // files whose data is sent with 
 constexpr std::size_t kSmallTransfers = 16;    // threads that carry out transfers
 constexpr std::size_t kGroup = 256;            // files that are synced together
 
+// As many threads as the system allows, at most `most`: the caller does the work of those that it does not get.
+template <typename Work>
+std::vector<std::thread> start_threads(std::size_t most, const Work& work) {
+  std::vector<std::thread> threads;
+  threads.reserve(most);
+  try {
+    while (threads.size() < most) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+  }
+  return threads;
+}
+
 // One running transfer.
 class Copy {
  public:
@@ -254,8 +266,7 @@ class Copy {
         destination_->begin_stabilising();
       }
     };
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < kThreads; ++i) threads.emplace_back(work);
+    auto threads = start_threads(kThreads - 1, work);
     work();
     for (std::thread& thread : threads) thread.join();
     end_ = end;
@@ -420,8 +431,8 @@ void transfer_all(Client& client, std::span<const Transfer> transfers, StopSigna
         together.arrive_and_wait();
       }
     };
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < crew; ++i) threads.emplace_back(work);
+    auto threads = start_threads(crew - 1, work);
+    for (std::size_t missing = crew - 1 - threads.size(); missing > 0; --missing) together.arrive_and_drop();
     work();
     for (std::thread& thread : threads) thread.join();
     for (const auto& copy : copies)

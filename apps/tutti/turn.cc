@@ -81,7 +81,11 @@ int run_command(const std::vector<std::string>& words) {
   arguments.push_back(nullptr);
   struct sigaction action {};
   action.sa_handler = pass_on;
-  for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaction(signal, &action, nullptr);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP}) {
+    struct sigaction before {};
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;  // as nohup wants it
+    sigaction(signal, &action, nullptr);
+  }
   pid_t process = 0;
   if (const int error = posix_spawnp(&process, arguments[0], nullptr, nullptr, arguments.data(), environ); error != 0) {
     print_error("tutti turn: cannot run '{}': {}\n", words.front(), std::strerror(error));

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/print_error.h"
+#include "base/replace_file.h"
 #include "base/units.h"
 #include "command.h"
 #include "local_cluster.h"
@@ -265,22 +266,27 @@ Result<Started> bring_up(const Up& up, const LocalCluster& local, StopSignals& s
                                                    local.description, names(started.before.elsewhere)));
   }
   std::string replaced;  // content of the description before this start
+  const bool describes = !exists || (started.file.written_by_up && started.before.running.empty());
   if (auto made = created.directory(local.run()); !made) return Failure(made.error());
-  if (!exists || (started.file.written_by_up && started.before.running.empty())) {
-    if (exists) replaced = content_of(local.description);
+  if (describes)
     if (auto described = describe(up, local, created, started.file); !described) return Failure(described.error());
-    if (auto saved = save_cluster_file(started.file, local.description); !saved) return Failure(saved.error());
-    if (!exists) created.add(local.description);
-    started.before.missing = started.file.cluster.nodes;
-  }
   const std::string served = started.file.defaults.directory;
   if (served.empty())
     return fail(ErrorCode::kInvalid,
                 fmt::format("{}: set the directory to serve: directory = \"...\" in [defaults]", local.description));
   if (auto made = make_served_directory(served, local, created); !made) return Failure(made.error());
+  if (describes) {
+    if (exists) replaced = content_of(local.description);
+    if (auto saved = save_cluster_file(started.file, local.description); !saved) return Failure(saved.error());
+    if (!exists) created.add(local.description);
+    started.before.missing = started.file.cluster.nodes;
+  }
   for (const NodeAddress& node : started.before.missing) created.add_files_of(node, local);
   if (auto up_now = start_nodes(local, started.file.cluster, started.before.missing, signals); !up_now) {
-    if (!replaced.empty()) std::ofstream(local.description) << replaced;
+    if (replaced.empty()) return Failure(up_now.error());
+    if (auto restored = replace_file(local.description, replaced); !restored)
+      return fail(ErrorCode::kIo, fmt::format("{}. The description keeps the new options: {}", up_now.error().message,
+                                              restored.error().message));
     return Failure(up_now.error());
   }
   created.keep();
@@ -404,12 +410,14 @@ int run_restart(const Restart& restart) {
                                                     restart.cluster.file())});
   std::error_code error;
   fs::create_directories(local.run(), error);
+  signals.protect();  // nodes that were stopped are started again
   const auto stops = stop_nodes(local, file->cluster, *nodes, false, kStopTimeout);
-  for (const NodeStop& stop : stops) {
-    print_problem(stop);
-    if (stop.state() == NodeStop::State::kRemains) return kFailed;
+  std::vector<NodeAddress> ended;
+  for (std::size_t i = 0; i < stops.size(); ++i) {
+    print_problem(stops[i]);
+    if (stops[i].state() != NodeStop::State::kRemains) ended.push_back((*nodes)[i]);
   }
-  const auto started = start_nodes(local, file->cluster, *nodes, signals);
+  const auto started = start_nodes(local, file->cluster, ended, signals);
   if (!started) {
     const int status = report(started.error());
     if (lock) lock->reset();
@@ -417,8 +425,9 @@ int run_restart(const Restart& restart) {
     return status;
   }
   for (const NodeStop& stop : stops)
-    fmt::print("{} {}\n", stop.name(), stop.was_running() ? "restarted" : "started; it was not running");
-  return kDone;
+    if (stop.state() != NodeStop::State::kRemains)
+      fmt::print("{} {}\n", stop.name(), stop.was_running() ? "restarted" : "started; it was not running");
+  return ended.size() == stops.size() ? kDone : kFailed;
 }
 
 }  // namespace

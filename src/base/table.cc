@@ -29,6 +29,9 @@ Table::Table(std::vector<std::string> columns) : columns_(std::move(columns)) {}
 
 void Table::add(std::vector<std::string> row) {
   assert(row.size() == columns_.size());
+  for (std::string& cell : row)
+    std::ranges::replace_if(
+        cell, [](unsigned char letter) { return letter < 0x20 || letter == 0x7f; }, '?');
   rows_.push_back(std::move(row));
 }
 

@@ -11,7 +11,9 @@ class Table {
  public:
   explicit Table(std::vector<std::string> columns);
 
-  void add(std::vector<std::string> row);  // as many cells as columns
+  // As many cells as columns. Users choose the names of files and jobs: control characters, which a terminal would
+  // carry out, become question marks.
+  void add(std::vector<std::string> row);
   bool empty() const { return rows_.empty(); }
   const std::vector<std::string>& columns() const { return columns_; }
   const std::vector<std::vector<std::string>>& rows() const { return rows_; }

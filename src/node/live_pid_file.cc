@@ -67,7 +67,8 @@ void identify(const std::string& path, const std::string& text, PidFile::Holder&
 }  // namespace
 
 Result<std::unique_ptr<PidFile>> PidFile::take(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  // Other users cannot open it: they could take the lock of a node that has crashed, which then seems to run.
+  const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (descriptor < 0) return fail(ErrorCode::kIo, path + ": " + std::strerror(errno), errno);
   if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     close(descriptor);
@@ -81,6 +82,7 @@ Result<std::unique_ptr<PidFile>> PidFile::take(const std::string& path) {
     close(descriptor);
     return take(path);
   }
+  fchmod(descriptor, 0600);  // files of earlier versions
   const auto place = this_place();
   const std::string text = fmt::format("{}\n{}\n{}\n{}\n", getpid(), place[0], place[1], start_time("self"));
   if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, text.data(), text.size(), 0) < 0) {

@@ -15,6 +15,12 @@ tutti_test(commands_e2e SOURCES ${CMAKE_CURRENT_LIST_DIR}/commands_e2e_test.cc $
 add_dependencies(commands_e2e_test tutti)
 target_compile_definitions(commands_e2e_test PRIVATE TUTTI_BINARY="$<TARGET_FILE:tutti>" TUTTI_PATIENCE=${TUTTI_PATIENCE})
 
+tutti_test(mistakes_e2e SOURCES ${CMAKE_CURRENT_LIST_DIR}/mistakes_e2e_test.cc ${CMAKE_CURRENT_LIST_DIR}/processes.cc
+  USES client node LABELS e2e cluster TIMEOUT 120)
+add_dependencies(mistakes_e2e_test tutti)
+target_compile_definitions(mistakes_e2e_test PRIVATE TUTTI_BINARY="$<TARGET_FILE:tutti>" TUTTI_PATIENCE=${TUTTI_PATIENCE}
+  TUTTI_SCENARIOS="${PROJECT_SOURCE_DIR}/scenarios")
+
 tutti_test(jobs_e2e SOURCES ${CMAKE_CURRENT_LIST_DIR}/jobs_e2e_test.cc ${CMAKE_CURRENT_LIST_DIR}/processes.cc
   USES client node LABELS e2e cluster TIMEOUT 120)
 add_dependencies(jobs_e2e_test tutti)
