@@ -15,6 +15,8 @@ namespace tutti::net {
 
 namespace {
 
+constexpr std::size_t kFirstBody = 4096;
+
 // False: the memory cannot be written. Asks the kernel to copy, because memcpy would end the process then.
 bool copy_to_caller(std::byte* memory, std::span<const std::byte> bytes) {
   const iovec from{const_cast<std::byte*>(bytes.data()), bytes.size()}, to{memory, bytes.size()};
@@ -53,7 +55,7 @@ Result<std::size_t> FrameReader::consume_header(std::span<const std::byte> bytes
   }
   message_.header = *header;
   message_.body.clear();
-  message_.body.reserve(header->body_length);
+  message_.body.reserve(std::min<std::size_t>(header->body_length, kFirstBody));  // the peer may never send it
   have_ = 0;
   state_ = State::kBody;
   if (header->body_length == 0) {

@@ -137,6 +137,19 @@ TEST_F(LimitsTest, APeerThatDoesNotSendItsPayloadLosesItsMemory) {
   EXPECT_TRUE(wait([&] { return server_.closed_ == static_cast<int>(slow.size()); }));
 }
 
+TEST_F(LimitsTest, APeerThatDoesNotSendTheRestOfItsRequestIsDisconnected) {
+  listen({.receive_timeout = 100ms});
+  const Socket slow = connect();
+  wire::WriteRequest request;
+  request.data.stamp.operation = 1;
+  for (std::uint64_t i = 0; i < 1000; ++i) request.extents.push_back({i * 8192, 4096});
+  request.on_request = true;
+  std::vector<std::byte> frame = wire::encode(request, {.tag = 1});
+  frame.pop_back();
+  ASSERT_TRUE(send_frame(slow.file(), frame, steady_now() + 5s));
+  EXPECT_TRUE(wait([&] { return server_.closed_ == 1; }));
+}
+
 // Each message takes one place in the pipe, however small it is. The end of the stream finds the pipe full and nothing
 // in the socket.
 TEST_F(LimitsTest, APeerThatLeavesWhenItsPayloadHasFilledThePipeLosesItsMemory) {

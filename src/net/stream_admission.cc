@@ -27,10 +27,7 @@ bool StreamConnection::admit() {
   ReplyMemory into;
   if (header.payload_length > 0 && !find_memory(header, buffer, into)) return false;
   if (request && !pulled && !admit_request(header)) return false;
-  if (request && header.payload_length > 0) {  // it occupies memory from now on, so it must arrive in time
-    payload_by_ = steady_now() + listener_->options.receive_timeout + kSlowestByte * header.payload_length;
-    loop_->wake_at(payload_by_);
-  }
+  if (header.payload_length > 0) expect_rest(header.payload_length);
   PagePipe pages;  // stays closed if the payload is received into memory
   const bool by_reference = request ? listener_->options.pages : into.by_reference && into.memory.empty();
   if (by_reference && header.payload_length >= PagePipe::kLeast && !header.has_payload_checksum) (void)pages.open();
@@ -41,6 +38,13 @@ bool StreamConnection::admit() {
     return false;
   }
   return true;
+}
+
+// The rest of a request occupies memory from now on, so it must arrive in time.
+void StreamConnection::expect_rest(std::size_t bytes) {
+  if (!node_side() || handshake_) return;
+  rest_by_ = steady_now() + listener_->options.receive_timeout + kSlowestByte * bytes;
+  loop_->wake_at(rest_by_);
 }
 
 // True, and the connection is closed: the client has no such credit, and there may never be memory for the payload.

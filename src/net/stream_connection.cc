@@ -204,9 +204,12 @@ StreamConnection::Received StreamConnection::receive_pages(PagePipe& pages, bool
 // False: paused or closed.
 bool StreamConnection::process(std::span<const std::byte> bytes) {
   for (;;) {
-    if (reader_.state() == FrameReader::State::kAdmission && !admit()) {
-      pause(bytes);
-      return false;
+    if (reader_.state() == FrameReader::State::kAdmission) {
+      rest_by_ = TimePoint::max();
+      if (!admit()) {
+        pause(bytes);
+        return false;
+      }
     }
     if (reader_.state() == FrameReader::State::kComplete) deliver();
     if (stage_ >= Stage::kEnding) return false;
@@ -214,7 +217,11 @@ bool StreamConnection::process(std::span<const std::byte> bytes) {
       pause(bytes);
       return false;
     }
-    if (bytes.empty()) return true;
+    if (bytes.empty()) {
+      if (reader_.state() == FrameReader::State::kBody && rest_by_ == TimePoint::max())
+        expect_rest(reader_.header().body_length);
+      return true;
+    }
     auto used = reader_.consume(bytes);
     if (!used) {
       close_for_violation(used.error());
@@ -226,7 +233,7 @@ bool StreamConnection::process(std::span<const std::byte> bytes) {
 
 void StreamConnection::deliver() {
   auto message = reader_.take();
-  payload_by_ = TimePoint::max();
+  rest_by_ = TimePoint::max();
   after_pages_ = message.pages.size() > 0;
   if (node_side() && message.header.type == wire::Type::kPayload) {
     Lock lock(mutex_);
@@ -301,8 +308,8 @@ TimePoint StreamConnection::tick(TimePoint now) {
   bool late = false, stuck = false, slow = false;
   {
     Lock receiving(receiving_);
-    slow = now >= payload_by_;
-    next = payload_by_;
+    slow = now >= rest_by_;
+    next = rest_by_;
   }
   {
     Lock lock(mutex_);

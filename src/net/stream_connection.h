@@ -144,6 +144,7 @@ class StreamConnection final : public Connection,
   Received receive_pages(PagePipe& pages, bool ended) TUTTI_REQUIRES(receiving_);
   bool process(std::span<const std::byte> bytes) TUTTI_REQUIRES(receiving_);
   bool admit() TUTTI_REQUIRES(receiving_);
+  void expect_rest(std::size_t bytes) TUTTI_REQUIRES(receiving_);
   bool exceeds_credit(const wire::Header& header) TUTTI_REQUIRES(receiving_);
   bool find_memory(const wire::Header& header, Buffer& buffer, ReplyMemory& into) TUTTI_REQUIRES(receiving_);
   Result<void> check_kind(const wire::Header& header, bool request) const;
@@ -193,7 +194,8 @@ class StreamConnection final : public Connection,
   Mutex receiving_;
   FrameReader reader_ TUTTI_GUARDED_BY(receiving_);
   std::vector<std::byte> pending_ TUTTI_GUARDED_BY(receiving_);  // received, but not processed because of a pause
-  TimePoint payload_by_ TUTTI_GUARDED_BY(receiving_) = TimePoint::max();  // the node's side: when it must have arrived
+  // The node's side: when the rest of a body or payload must have arrived.
+  TimePoint rest_by_ TUTTI_GUARDED_BY(receiving_) = TimePoint::max();
   bool after_pages_ TUTTI_GUARDED_BY(receiving_) =
       false;  // the last frame had pages: do not receive the next one's pages as bytes
   bool reported_ TUTTI_GUARDED_BY(receiving_) = false;  // the handler knows this connection, so closed() must be called
