@@ -206,8 +206,7 @@ SchedRow measure_scheduler(const Case& what, double at_least_seconds) {
     });
   }
 
-  while (scheduler->state().waiting < each * what.producers)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (scheduler->state().waiting < each * what.producers) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   SchedRow row{.what = what, .bytes_per_request = (heap_bytes() - before) / static_cast<double>(what.queued)};
   std::vector<Scheduler::Dispatched> batches(64);
   std::vector<std::int64_t> done(what.producers);

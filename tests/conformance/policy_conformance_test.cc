@@ -413,9 +413,9 @@ TEST_P(PolicyConformance, PhasesEndWithinTheStatedBound) {
     for (const std::uint64_t seed : testing_support::seeds({1, 2, 3, 4, 5, 6, 7, 8})) {
       SCOPED_TRACE(fmt::format("seed {}, {} of the sizes are known", seed, known));
       auto policy = make_subject({{info().bound.after, std::to_string(kStretch)}});
-      most = std::max(most, latest_phase(*policy, Prng(seed), known, mixed ? 2 * kStretch : kStretch));
+      most = std::max(most, latest_phase(*policy, Prng(seed), known, mixed ? 3 * kStretch : kStretch));
     }
-    EXPECT_GT(most, mixed ? 30 : 50) << "no phase came near its bound: the test shows nothing";
+    EXPECT_GT(most, mixed ? 20 : 50) << "no phase came near its bound: the test shows nothing";
   }
 }
 

@@ -35,10 +35,10 @@ class MistakesTest : public testing::Test {
   void TearDown() override {
     if (fs::exists(directory_ + "/cluster.toml")) shell("$T down --cluster $D --now --timeout 2s");
   }
-  // With T: the program, B: a directory for this test, D: that of the cluster, NOBODY: a prefix for another user.
+  // With T: the program, B: a directory for this test, D: that of the cluster, OTHER: a prefix for another user.
   Outcome shell(const std::string& script) {
     return run({"env", "T=" TUTTI_BINARY, "B=" + base_.path(), "D=" + directory_,
-                "NOBODY=setpriv --reuid=65534 --regid=65534 --clear-groups", "bash", "-c", script});
+                "OTHER=setpriv --reuid=65534 --regid=65534 --clear-groups", "bash", "-c", script});
   }
   void up(const std::string& more = "--nodes 2") {
     const Outcome started = shell("$T up --cluster $D " + more);
@@ -54,7 +54,7 @@ TEST_F(MistakesTest, AnotherUserCannotLockThePidFileOfANode) {
   up();
   const std::string pid_file = directory_ + "/run/node0.pid";
   EXPECT_EQ(fs::status(pid_file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
-  const Outcome locked = shell("$NOBODY flock -n $D/run/node0.pid true");
+  const Outcome locked = shell("$OTHER flock -n $D/run/node0.pid true");
   EXPECT_NE(locked.status, 0);
   EXPECT_THAT(locked.output, HasSubstr("ermission denied"));
 }
@@ -63,13 +63,13 @@ TEST_F(MistakesTest, ARestartStartsTheNodesThatItHasStopped) {
   up("--nodes 3");
   // The third node belongs to root, and the cluster to another user, who may not stop it.
   ASSERT_EQ(shell("$T down --cluster $D && chown -R 65534:65534 $D && chmod 777 $D/run").status, 0);
-  ASSERT_EQ(shell("$NOBODY $T up --cluster $D && $NOBODY $T down --cluster $D").status, 0);
+  ASSERT_EQ(shell("$OTHER $T up --cluster $D && $OTHER $T down --cluster $D").status, 0);
   Child node({"bash", "-c",
               "exec " TUTTI_BINARY " node --cluster " + directory_ + "/cluster.toml --name node2 --pid-file " +
                   directory_ + "/run/node2.pid > " + (base_ / "log") + " 2>&1"});
   ASSERT_TRUE(wait_until(20s, [&] { return process_of("node2") > 0; })) << content(base_ / "log");
-  ASSERT_EQ(shell("$NOBODY $T up --cluster $D").status, 0);
-  const Outcome restarted = shell("$NOBODY $T restart --cluster $D node0 node1 node2");
+  ASSERT_EQ(shell("$OTHER $T up --cluster $D").status, 0);
+  const Outcome restarted = shell("$OTHER $T restart --cluster $D node0 node1 node2");
   EXPECT_EQ(restarted.status, 1) << restarted.output;
   EXPECT_THAT(restarted.output, HasSubstr("node2 may still run"));
   EXPECT_THAT(restarted.output, HasSubstr("node0 restarted"));
@@ -98,7 +98,7 @@ TEST_F(MistakesTest, CopiesDoTheirWorkWithFewThreads) {
     const std::string limit = "cd $B/out; ulimit -u " + std::to_string(threads) + "; ";
     for (const char* command :
          {"$T get --cluster $D large got", "$T put --cluster $D ../large copied", "$T put --cluster $D ../many/s* ."}) {
-      const Outcome done = shell("$NOBODY bash -c '" + limit + "exec " + command + "'");
+      const Outcome done = shell("$OTHER bash -c '" + limit + "exec " + command + "'");
       EXPECT_LE(done.status, 2) << threads << " threads: " << command << ": " << done.output;
       EXPECT_THAT(done.output, Not(HasSubstr("terminate called"))) << threads << " threads: " << command;
     }

@@ -286,15 +286,12 @@ void attach_data(const char* name, const OpenFile& file, Attached& attached, Clu
 
 // Of rank 0. What fails here must not keep rank 0 from telling the others, who wait for it.
 void examine_or_leave(const char* name, const OpenFile& file, Attached& attached, ClusterPath& found) try {
-  FileMessage& message = attached.message;
   examine(name, file.amode, file.settings, attached, found);
-  if (file.size > 1 || message.carried) message.rearrange = may_rearrange(name, message.prefixed, file.settings);
+  if (FileMessage& message = attached.message; file.size > 1 || message.carried)
+    message.rearrange = may_rearrange(name, message.prefixed, file.settings);
 } catch (const std::exception& problem) {  // no memory, or no thread for the connection to the nodes or the gate
-  const std::uint64_t application = attached.message.application;
-  attached = {};
-  attached.layout = choose_layout(std::nullopt, file.settings);
-  attached.message.application = application;
-  attached.message.rearrange = false;
+  attached = {.message = {.application = attached.message.application, .rearrange = false},
+              .layout = choose_layout(std::nullopt, file.settings)};
   Process::current().say_once(fmt::format("{}; collective calls are left to the MPI library", problem.what()));
 }
 

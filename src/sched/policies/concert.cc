@@ -11,8 +11,8 @@
 // - A known phase may also overtake an unknown one that has already issued more than the known one has left, but known
 //   phases together are never ahead of their turns by more than `ahead` bytes.
 // - Of the bytes of known phases, one part in `stretch` is served from the known phase that began first. Of the bytes
-//   of unknown phases in a backlog, one part in `stretch` is served in order of issue. Of all bytes, one part in
-//   2 * `stretch` is served in order of arrival.
+//   of unknown phases in a backlog, one part in `stretch` is served in order of issue. While phases of both kinds wait,
+//   one part in 2 * `stretch` of all bytes is served in order of arrival.
 //
 // docs/design/concert.md has the bounds that follow, their proofs, and figures.
 #include <algorithm>
@@ -205,9 +205,8 @@ class Concert final : public QueuedPolicy {
   }
 
   Decision choose(TimePoint now) override {
-    if (first_ == kNoSlot) first_ = store_.oldest();
-    const Slot slot = first_share_.due(cost(store_.request(first_))) ? pop_first() : pop_next(now);
-    first_share_.served(cost(store_.request(slot)), {.of_oldest = slot == first_});
+    const bool mixed = !known_.empty() && !unknown_.empty();
+    const Slot slot = mixed ? pop_of_mix(now) : pop_next(now);
     if (slot == first_) first_ = kNoSlot;
     reset_if_empty();
     accounts_.served(store_.account(slot), store_.request(slot), now);
@@ -231,7 +230,18 @@ class Concert final : public QueuedPolicy {
     return slot;
   }
 
-  // The request that arrived first.
+  // While known and unknown phases wait, neither bound of the two kinds limits the bytes of both: the request that
+  // arrived first has a share.
+  Slot pop_of_mix(TimePoint now) {
+    if (first_ == kNoSlot) {
+      first_ = store_.oldest();
+      first_cost_ = cost(store_.request(first_));
+    }
+    const Slot slot = first_share_.due(first_cost_) ? pop_first() : pop_next(now);
+    first_share_.served(cost(store_.request(slot)), {.of_oldest = slot == first_});
+    return slot;
+  }
+
   Slot pop_first() {
     const std::uint32_t number = store_.place(first_);
     if (number >= UnknownPhases::kPlace) {
@@ -328,8 +338,9 @@ class Concert final : public QueuedPolicy {
   std::int64_t owed_ = 0;
   IndexedHeap<Rank> oldest_;  // the same phases as in known_, with `left` 0: by their start
   OldestShare share_;         // of the known phases
-  OldestShare first_share_;   // of the request that arrived first, of all bytes
+  OldestShare first_share_;   // of the request that arrived first, while both kinds wait
   Slot first_ = kNoSlot;      // that request; kNoSlot: not looked for
+  std::int64_t first_cost_ = 0;
   UnknownPhases unknown_;
   // Large, and therefore last: what most calls need is close together.
   ServiceAccounts accounts_;
