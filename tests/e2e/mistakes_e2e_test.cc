@@ -89,6 +89,7 @@ TEST_F(MistakesTest, AStartThatFailsKeepsTheDescription) {
 }
 
 TEST_F(MistakesTest, CopiesDoTheirWorkWithFewThreads) {
+  if (TUTTI_PATIENCE > 1) GTEST_SKIP() << "sanitizers need threads of their own";
   up("--nodes 2");
   ASSERT_EQ(shell("mkdir -m 777 $B/out; cd $B; head -c 60000000 /dev/zero > large; mkdir many;"
                   "for i in $(seq 40); do echo $i > many/s$i; done; $T put --cluster $D large")
