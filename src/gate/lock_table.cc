@@ -339,6 +339,7 @@ void LockTable::end(Turn& turn) {
     its_group.remove(its_group.waiting.find(&turn));
     set_overdue_at(turn, false);
     --waiting_;
+    turn.history->ended = now_;  // the job goes on without a turn; its waiting is no part of its period
   }
   --turn.history->uses;
   const auto [first, last] = jobs_.equal_range(turn.ask.id);

@@ -247,6 +247,27 @@ TEST(LockTable, Set10SharingTimeHasOneJobAtATimeAndStarvesNoClass) {
   EXPECT_NEAR(turns, 1000, 50);
 }
 
+// Job 1 waits for 1000 s and gives up. It still has the class of its period, in which job 2 holds the turn.
+TEST(LockTable, Set10DoesNotCountWaitingThatWasGivenUpAsPartOfAPeriod) {
+  Gate gate({.lease = seconds(10'000), .discipline = "set10", .discipline_options = {{"share", "bandwidth"}}});
+  for (int round = 0; round < 8; ++round) {
+    gate.ask(1, {0});
+    gate.pass(seconds(1));
+    gate.release(1);
+    gate.pass(seconds(9));
+  }
+  gate.ask(2, {0});
+  gate.ask(1, {0});
+  gate.pass(seconds(1000));
+  gate.release(1);
+  gate.pass(seconds(9));
+  gate.granted();
+  gate.ask(1, {0});
+  EXPECT_THAT(gate.granted(), IsEmpty());
+  gate.release(2);
+  EXPECT_THAT(gate.granted(), ElementsAre(1));
+}
+
 TEST(LockTable, Set10WithOneClassIsFifo) {
   Gate gate({.lease = seconds(1000), .discipline = "set10"});
   for (SessionId job : {4, 2, 3, 1}) gate.ask(job, {0});
