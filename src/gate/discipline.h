@@ -21,7 +21,8 @@ struct History {
   // Of this job: how long it is expected to hold its targets. As long as in its last turn or, if its last two turns
   // differ by more than a half of the shorter one, as in the longer one: turns that alternate must not seem short.
   std::optional<Duration> hold;
-  double bytes_per_second = 1e9;            // of all jobs: announced bytes over time held; 1e9 at first
+  // Of all jobs: the median of announced bytes over time held in the last phases with an announced size. 1e9 at first.
+  double bytes_per_second = 1e9;
   std::optional<double> typical_magnitude;  // of all jobs: mean log10 of their periods in s
 };
 

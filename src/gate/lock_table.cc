@@ -432,7 +432,7 @@ History LockTable::learn_period(JobHistory& history) {
   }
   return {.period = history.period,
           .hold = history.expected_hold,
-          .bytes_per_second = rate_bytes_ > 0 ? rate_bytes_ / std::max(rate_seconds_, 1e-9) : 1e9,
+          .bytes_per_second = typical_rate_,
           .typical_magnitude = periods_ > 0 ? std::optional(period_logarithms_ / periods_) : std::nullopt};
 }
 
@@ -444,9 +444,14 @@ void LockTable::learn_hold(const Turn& turn) {
   history.hold = hold;
   history.ended = now_;
   if (turn.ask.bytes.count() == 0) return;
-  constexpr double kFading = 0.9;
-  rate_bytes_ = rate_bytes_ * kFading + static_cast<double>(turn.ask.bytes.count());
-  rate_seconds_ = rate_seconds_ * kFading + seconds(*history.hold);
+  // The median: a few wrong sizes among the last ones do not change it.
+  constexpr std::size_t kRemembered = 9;
+  rates_.push_back(static_cast<double>(turn.ask.bytes.count()) / std::max(seconds(hold), 1e-9));
+  if (rates_.size() > kRemembered) rates_.pop_front();
+  std::vector<double> rates(rates_.begin(), rates_.end());
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>((rates.size() - 1) / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  typical_rate_ = *middle;
 }
 
 LockTable::JobHistory& LockTable::history_of(SessionEntry& session, const Ask& ask) {

@@ -275,7 +275,8 @@ class LockTable {
   std::map<std::pair<TimePoint, std::uint64_t>, Turn*> overdue_at_;  // by time and the turn's sequence
   std::unordered_map<HistoryKey, std::unique_ptr<JobHistory>, HistoryHash> histories_;
   std::deque<JobHistory*> round_;               // all histories, in the order in which evict_one() checks them
-  double rate_bytes_ = 0, rate_seconds_ = 0;    // sums over earlier phases, with decreasing weight
+  std::deque<double> rates_;                    // of the last phases with an announced size
+  double typical_rate_ = 1e9;                   // their median
   double period_logarithms_ = 0, periods_ = 0;  // of all jobs, with decreasing weight
   std::uint64_t next_sequence_ = 0;
   std::size_t waiting_ = 0, holding_ = 0;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace tutti::gate {
 namespace {
 
@@ -172,6 +174,29 @@ TEST(LockTable, ShortestExpectsTheLongerOfTwoTurnsThatDiffer) {
   gate.ask(2, {0});
   gate.release(1);
   EXPECT_THAT(gate.granted(), ElementsAre(2));
+}
+
+// Sizes that are not announced are learned in seconds. A few wrong announcements must not make them seem large or
+// small.
+TEST(LockTable, ShortestLearnsSizesInSpiteOfWrongAnnouncements) {
+  for (const Bytes wrong : {Bytes(std::numeric_limits<std::uint64_t>::max()), Bytes(1)}) {
+    Gate gate({.lease = seconds(1000), .discipline = "shortest"});
+    const auto turn_of = [&](SessionId job, Duration hold, Bytes bytes) {
+      gate.ask(job, {0}, bytes);
+      gate.pass(hold);
+      gate.release(job);
+    };
+    turn_of(10, seconds(1), 100_MiB);
+    turn_of(10, seconds(1), 100_MiB);
+    turn_of(9, seconds(100), wrong);
+    turn_of(2, seconds(1), {});
+    for (const auto& [job, bytes] : {std::pair(1, 1_B), {2, 0_B}, {3, 1_GiB}, {4, 10_MiB}}) gate.ask(job, {0}, bytes);
+    gate.granted();
+    for (const SessionId next : {4, 2, 3}) {
+      gate.release(gate.table_.holders()[0]->sessions[0]->id);
+      EXPECT_THAT(gate.granted(), ElementsAre(next)) << wrong.count() << " B announced";
+    }
+  }
 }
 
 TEST(LockTable, ShortestGrantsALargePhaseAfterTheLimit) {
