@@ -30,8 +30,13 @@ struct History {
 struct Placement {
   // Requests of different groups never exclude each other: a target has at most one holder per group.
   std::uint32_t group = 0;
-  // Smaller ranks are served first; equal ranks in order of arrival.
+  // A queue of its group. In a queue, smaller ranks are served first, and equal ranks in order of arrival.
+  std::uint32_t queue = 0;
   double rank = 0;
+  // Of the first requests of several queues, that with the smallest start is served next. Starts do not decrease in a
+  // queue. With one queue they are 0.
+  double start = 0;
+  double charge = 0;  // for the discipline: what the request counts until it has ended
 };
 
 // Has no clock. Decisions depend only on the arguments of this and earlier calls. Not thread-safe.
@@ -45,10 +50,15 @@ class Discipline {
   // Placement::group is below this.
   virtual std::uint32_t groups() const { return 1; }
 
-  // A request with this placement was granted.
+  // A request was granted. placement.start includes the corrections that ended() has returned.
   virtual void granted(const Placement& /*placement*/) {}
 
-  // True: a waiting request reserves its targets, so later requests cannot pass it.
+  // A request has ended. held: the time since its grant; 0 if it was withdrawn. Requests that a previous gate had
+  // granted have a placement without a queue. Returns a correction: it is added to the start of each request that waits
+  // behind this one in its queue.
+  virtual double ended(const Placement& /*placement*/, Duration /*held*/) { return 0; }
+
+  // True: a waiting request reserves its targets, so requests that are served after it cannot pass it.
   // False: a request is granted as soon as all its targets are free, unless an overdue request waits for one of them.
   virtual bool keeps_order() const = 0;
 

@@ -33,12 +33,6 @@ class FifoPassDiscipline final : public Discipline {
   Duration limit_;
 };
 
-// How long a phase will hold its targets, in seconds: from the announced size, else as long as the job's last phase.
-std::optional<double> expected_hold(Bytes announced, const History& history) {
-  if (announced.count() > 0) return static_cast<double>(announced.count()) / history.bytes_per_second;
-  return history.hold ? std::optional(seconds(*history.hold)) : std::nullopt;
-}
-
 // The smallest phase first. A size that is not announced is estimated from the job's last phase and the measured rate.
 // Jobs without either are served last.
 class ShortestDiscipline final : public Discipline {
@@ -46,9 +40,9 @@ class ShortestDiscipline final : public Discipline {
   explicit ShortestDiscipline(Duration limit) : limit_(limit) {}
 
   Placement place(Bytes announced, const History& history) override {
-    if (announced.count() > 0) return {.group = 0, .rank = static_cast<double>(announced.count())};
-    const auto hold = expected_hold(announced, history);
-    return {.group = 0, .rank = hold ? *hold * history.bytes_per_second : std::numeric_limits<double>::infinity()};
+    if (announced.count() > 0) return {.rank = static_cast<double>(announced.count())};
+    if (history.hold) return {.rank = seconds(*history.hold) * history.bytes_per_second};
+    return {.rank = std::numeric_limits<double>::infinity()};
   }
   bool keeps_order() const override { return false; }
   std::optional<Duration> limit() const override { return limit_; }
@@ -63,35 +57,61 @@ class ShortestDiscipline final : public Discipline {
 //
 // In IO-Sets the classes write at the same time and share the bandwidth by weight. A disk loses most of its bandwidth
 // to seeks then. So by default the classes share time: there is one turn at a time, for the class that has used the
-// least time relative to its weight (start-time fair queueing). No class starves. With one class, this is `fifo`.
+// least time relative to its weight (start-time fair queueing). With one class, this is `fifo`.
+//
+// What counts is the time for which turns held their targets, on all targets together. Until a turn has ended, it
+// counts with the time of the job's earlier turns. Then its class is corrected, and the waiting requests that were
+// placed behind it with that class. A request that was withdrawn counts with 0. Announced sizes are not used. So no
+// class starves because of a wrong announcement or of requests that are given up. Requests before the first period is
+// known do not count, and are served first.
 class Set10Discipline final : public Discipline {
  public:
   explicit Set10Discipline(bool together) : together_(together) {}
 
-  Placement place(Bytes announced, const History& history) override {
-    if (!history.period && !history.typical_magnitude) return {.group = 0, .rank = together_ ? 0 : time_};
+  Placement place(Bytes, const History& history) override {
+    if (!history.period && !history.typical_magnitude) return {};
     const double logarithm =
         history.period ? std::log10(std::max(seconds(*history.period), 1e-9)) : *history.typical_magnitude;
     const int magnitude = std::clamp(static_cast<int>(std::round(logarithm)), kSmallestMagnitude, kLargestMagnitude);
-    if (together_) return {.group = static_cast<std::uint32_t>(magnitude - kSmallestMagnitude) + 1, .rank = 0};
-    double& class_finish = finish_[magnitude];
-    const double start = std::max(time_, class_finish);
-    class_finish = start + expected_hold(announced, history).value_or(1) * std::pow(10, magnitude);
-    return {.group = 0, .rank = start};
+    const auto number = static_cast<std::uint32_t>(magnitude - kSmallestMagnitude) + 1;
+    if (together_) return {.group = number};
+    ++open_;
+    const double charge = weighted(number, history.hold.value_or(std::chrono::seconds(1)));
+    double& finish = finish_[number];
+    const double start = std::max(time_, finish);
+    finish = start + charge;
+    return {.queue = number, .start = start, .charge = charge};
   }
   std::uint32_t groups() const override {
     return together_ ? static_cast<std::uint32_t>(kLargestMagnitude - kSmallestMagnitude) + 2 : 1;
   }
-  void granted(const Placement& placement) override { time_ = std::max(time_, placement.rank); }
+  void granted(const Placement& placement) override { time_ = std::max(time_, placement.start); }
+  double ended(const Placement& placement, Duration held) override {
+    if (placement.queue == 0) return 0;
+    const double correction = weighted(placement.queue, held) - placement.charge;
+    finish_[placement.queue] += correction;
+    // The gate is idle: no class owes anything for time that no other class wanted. Rounding errors end here, too.
+    if (--open_ == 0) {
+      time_ = 0;
+      finish_.clear();
+    }
+    return correction;
+  }
   bool keeps_order() const override { return true; }
   std::optional<Duration> limit() const override { return std::nullopt; }
 
  private:
-  static constexpr int kSmallestMagnitude = -9;  // a nanosecond; keeps group numbers positive
+  static constexpr int kSmallestMagnitude = -9;  // a nanosecond; keeps the numbers of classes positive
   static constexpr int kLargestMagnitude = 10;   // centuries: the range of a Duration
+
+  static double weighted(std::uint32_t number, Duration held) {
+    return seconds(held) * std::pow(10, static_cast<int>(number) - 1 + kSmallestMagnitude);
+  }
+
   const bool together_;
-  double time_ = 0;               // virtual time: the rank of the last granted request
-  std::map<int, double> finish_;  // by class: virtual time at which its requests so far are served
+  double time_ = 0;                         // virtual time: the largest start of a granted request
+  std::map<std::uint32_t, double> finish_;  // by class: virtual time at which its requests so far are served
+  std::uint64_t open_ = 0;                  // requests with a class that wait or hold
 };
 
 OptionInfo limit_option() {

@@ -14,8 +14,6 @@ namespace tutti::gate {
 
 using State = LockTable::SessionEntry::State;
 
-namespace {}  // namespace
-
 const char* explain(Refusal refusal) {
   constexpr const char* kTexts[] = {"no error",
                                     "this session already waits for or holds a turn; release it first",
@@ -24,14 +22,6 @@ const char* explain(Refusal refusal) {
                                     "another job holds one of those targets",
                                     "too many requests wait; proceed without a turn or try again later"};
   return kTexts[static_cast<std::size_t>(refusal)];
-}
-
-bool LockTable::ServedBefore::operator()(const Turn* a, const Turn* b) const {
-  // Overdue turns are ordered by arrival only.
-  const auto key = [](const Turn* t) {
-    return std::tuple(!t->overdue, t->overdue ? 0.0 : t->placement.rank, t->arrived, t->sequence);
-  };
-  return key(a) < key(b);
 }
 
 LockTable::LockTable(Options options, std::unique_ptr<Discipline> discipline)
@@ -96,10 +86,10 @@ void LockTable::reassert_waiting(SessionId id, Ask ask, EarlierAnswer earlier, T
   const TimePoint arrived = std::min(earlier.arrived, now_);
   Turn* const turn = find_turn(ask.id, [&](const Turn& t) { return !t.holding && t.arrived == arrived; });
   if (!turn) return enqueue(id, std::move(ask), arrived);
-  TurnGroup& its_group = group(turn->placement.group);
-  its_group.remove(its_group.waiting.find(turn));
-  turn->ask.targets |= ask.targets;
-  its_group.add(*turn);
+  TargetSet added = ask.targets;
+  added -= turn->ask.targets;
+  group(turn->placement.group).want(added);
+  turn->ask.targets |= added;
   join(id, ask.ticket, *turn);
   answer(sessions_.at(id), *turn, AnswerKind::kQueued);
 }
@@ -194,7 +184,8 @@ std::vector<const LockTable::Turn*> LockTable::holders() const {
 
 std::vector<const LockTable::Turn*> LockTable::queue() const {
   std::vector<const Turn*> queue;
-  for (const auto& [number, group] : groups_) queue.insert(queue.end(), group.waiting.begin(), group.waiting.end());
+  for (const auto& [number, group] : groups_)
+    for (ServiceOrder order(group); Turn* turn = order.next();) queue.push_back(turn);
   return queue;
 }
 
@@ -296,23 +287,27 @@ void LockTable::grant(Turn& turn, TurnGroup& its_group) {
 }
 
 // Before the targets in `freed` became free or were requested, no turn could be granted. So only turns that use one of
-// them can be granted now, and the search ends when all of them are held or reserved again.
+// them can be granted now, and the search ends when all of them are held or reserved again. A grant does not change the
+// order of the others.
 void LockTable::dispatch(std::uint32_t number, const TargetSet& freed) {
   if (recovering_) return;
   TurnGroup& its_group = group(number);
   TargetSet open = freed;
   open -= its_group.held;
   open &= its_group.wanted;
+  if (open.empty()) return;
   TargetSet blocked = its_group.held;
-  for (auto it = its_group.waiting.begin(); it != its_group.waiting.end() && !open.empty();) {
-    Turn& turn = **it;
-    const bool free = !turn.ask.targets.intersects(blocked);
-    if (free || turn.overdue || discipline_->keeps_order()) {
-      blocked |= turn.ask.targets;
-      open -= turn.ask.targets;
+  ServiceOrder order(its_group);
+  while (Turn* const turn = open.empty() ? nullptr : order.next()) {
+    const bool free = !turn->ask.targets.intersects(blocked);
+    if (free || turn->overdue || discipline_->keeps_order()) {
+      blocked |= turn->ask.targets;
+      open -= turn->ask.targets;
     }
-    it = free ? its_group.remove(it) : std::next(it);
-    if (free) grant(turn, its_group);
+    if (!free) continue;
+    turn->placement.start = order.start();
+    its_group.remove(*turn);
+    grant(*turn, its_group);
   }
 }
 
@@ -336,7 +331,7 @@ void LockTable::end(Turn& turn) {
     --holding_;
     learn_hold(turn);
   } else {
-    its_group.remove(its_group.waiting.find(&turn));
+    its_group.remove(turn);
     set_overdue_at(turn, false);
     --waiting_;
     turn.history->ended = now_;  // the job goes on without a turn; its waiting is no part of its period
@@ -348,7 +343,10 @@ void LockTable::end(Turn& turn) {
     jobs_.erase(it);
     break;
   }
-  dispatch(turn.placement.group, turn.ask.targets);
+  // A correction changes the order, so turns that use none of its targets may be granted, too.
+  const double correction = discipline_->ended(turn.placement, turn.holding ? now_ - turn.granted : Duration::zero());
+  if (correction != 0) its_group.delay(turn, correction);
+  dispatch(turn.placement.group, correction != 0 ? TargetSet::all(options_.targets) : turn.ask.targets);
   unused_.push_back(&turn);
 }
 
@@ -374,28 +372,15 @@ void LockTable::expire(SessionEntry& session) {
 // Only delays other turns, so no turn can be granted now that could not be granted before.
 void LockTable::become_overdue(Turn& turn) {
   TurnGroup& its_group = group(turn.placement.group);
-  its_group.waiting.erase(&turn);
+  its_group.remove(turn);
   set_overdue_at(turn, false);
   turn.overdue = true;
-  its_group.waiting.insert(&turn);
+  its_group.add(turn);
 }
 
 LockTable::TurnGroup& LockTable::group(std::uint32_t number) {
   assert(number < discipline_->groups());
   return groups_.try_emplace(number, options_.targets).first->second;
-}
-
-void LockTable::TurnGroup::add(Turn& turn) {
-  waiting.insert(waiting.end(), &turn);  // usually the last one
-  wanted |= turn.ask.targets;
-  turn.ask.targets.for_each([&](TargetId target) { ++waiting_for[target]; });
-}
-
-LockTable::TurnQueue::iterator LockTable::TurnGroup::remove(TurnQueue::iterator at) {
-  (*at)->ask.targets.for_each([&](TargetId target) {
-    if (--waiting_for[target] == 0) wanted.erase(target);
-  });
-  return waiting.erase(at);
 }
 
 void LockTable::answer(const SessionEntry& session, const Turn& turn, AnswerKind kind) {

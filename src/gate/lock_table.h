@@ -151,6 +151,7 @@ class LockTable {
     std::uint64_t sequence = 0;  // order of creation
     TimePoint granted{};         // holding
     std::vector<SessionEntry*> sessions{};
+    double distance = 0;  // waiting: placement.start minus that of the turn before it in its queue
   };
 
   struct TurnCounts {
@@ -205,19 +206,40 @@ class LockTable {
   std::vector<const Turn*> queue() const;           // in the order of service, group by group
 
  private:
-  struct ServedBefore {
+  struct ServedBefore {  // of two turns of one queue
     bool operator()(const Turn* a, const Turn* b) const;
   };
-  using TurnQueue = std::set<Turn*, ServedBefore>;
+  struct TurnQueue {
+    std::set<Turn*, ServedBefore> turns;
+    double last_start = 0;  // of the last turn
+  };
   struct TurnGroup {
     explicit TurnGroup(std::uint32_t targets) : held(targets), wanted(targets), waiting_for(targets) {}
-    TurnQueue::iterator remove(TurnQueue::iterator at);
     void add(Turn& turn);
+    void remove(Turn& turn);
+    void want(const TargetSet& targets);
+    // Adds to the starts of the turns behind one that was removed.
+    void delay(Turn& removed, double by);
 
-    TurnQueue waiting;
+    std::map<std::uint32_t, TurnQueue> queues;  // of waiting turns
     TargetSet held;
     TargetSet wanted;                        // targets of waiting turns
     std::vector<std::uint32_t> waiting_for;  // by target: number of waiting turns
+  };
+  // Visits the waiting turns of a group in the order of service. The last visited one may be removed meanwhile.
+  class ServiceOrder {
+   public:
+    explicit ServiceOrder(const TurnGroup& group);
+    Turn* next();                            // nullptr: no more
+    double start() const { return start_; }  // of the last visited turn
+
+   private:
+    struct Front {
+      std::set<Turn*, ServedBefore>::const_iterator at, end;
+      double start;
+    };
+    std::vector<Front> fronts_;  // of the queues that have more turns
+    double start_ = 0;
   };
   struct JobHash {
     std::size_t operator()(const JobId& id) const {

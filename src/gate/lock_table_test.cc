@@ -272,6 +272,41 @@ TEST(LockTable, Set10SharingTimeHasOneJobAtATimeAndStarvesNoClass) {
   EXPECT_NEAR(turns, 1000, 50);
 }
 
+// The table expects that job 3 holds its turn for 100 s, which would delay job 4 by 10,000 s.
+TEST(LockTable, Set10CountsWhatWasHeldInsteadOfWhatWasExpected) {
+  for (const bool withdrawn : {false, true}) {
+    GateWithTwoClasses gate("time");
+    for (SessionId job : {1, 3, 4, 2}) gate.ask(job, {0});
+    if (withdrawn) gate.release(3);
+    EXPECT_THAT(gate.granted(), ElementsAre(1));
+    int turns = 0;  // of jobs 1 and 2, each of 10 s, before job 4
+    for (SessionId last = 1; last != 4 && turns < 2000;) {
+      gate.pass(last == 3 ? seconds(1) : seconds(10));
+      gate.release(last);
+      if (last != 3) gate.ask(last, {0});
+      const auto granted = gate.granted();
+      ASSERT_EQ(granted.size(), 1u);
+      turns += last == 3 ? 0 : 1;
+      last = granted[0];
+    }
+    EXPECT_NEAR(turns, withdrawn ? 1 : 10, 1);
+  }
+}
+
+TEST(LockTable, Set10AClassOwesNothingForTimeThatNoOtherClassWanted) {
+  GateWithTwoClasses gate("time");
+  gate.ask(3, {0});
+  gate.pass(seconds(100));
+  gate.release(3);
+  for (SessionId job : {1, 2, 4}) gate.ask(job, {0});
+  EXPECT_THAT(gate.granted(), ElementsAre(3, 1));
+  for (const auto& [last, next] : {std::pair(1, 4), {4, 2}}) {
+    gate.pass(seconds(10));
+    gate.release(static_cast<SessionId>(last));
+    EXPECT_THAT(gate.granted(), ElementsAre(next));
+  }
+}
+
 // Job 1 waits for 1000 s and gives up. It still has the class of its period, in which job 2 holds the turn.
 TEST(LockTable, Set10DoesNotCountWaitingThatWasGivenUpAsPartOfAPeriod) {
   Gate gate({.lease = seconds(10'000), .discipline = "set10", .discipline_options = {{"share", "bandwidth"}}});
