@@ -58,6 +58,22 @@ bool BackingFile::close_may_block() const {
   return !local_ || fstat(descriptors_.buffered, &status) != 0 || status.st_nlink == 0;
 }
 
+void BackingFile::Changes::synced(std::uint64_t covered) {
+  std::uint64_t known = synced_.load(std::memory_order_relaxed);
+  while (known < covered && !synced_.compare_exchange_weak(known, covered, std::memory_order_acq_rel)) continue;
+}
+
+// In this order: a change that began before a change that the sync covers is then seen here.
+bool BackingFile::Changes::all_synced() const {
+  const std::uint64_t covered = synced_.load(std::memory_order_acquire);
+  return covered == begun_.load(std::memory_order_relaxed);
+}
+
+bool BackingFile::Changes::in_progress() const {
+  const std::uint64_t over = ended();
+  return over != begun_.load(std::memory_order_relaxed);
+}
+
 Result<std::shared_ptr<BackingFile>> BackingFiles::adopt(const BackingFileKey& key,
                                                          BackingFile::Descriptors descriptors) {
   auto opened = std::make_shared<BackingFile>(key, descriptors, workers_);

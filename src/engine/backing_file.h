@@ -38,8 +38,8 @@ bool is_local(int descriptor);
 // The same id for all descriptors of one file; never 0.
 FileId file_id(std::uint64_t device, std::uint64_t inode);
 
-// An open file. Closes its descriptors on destruction: on one of `workers`, if that may block. const members, `sync`
-// and the atomics are thread-safe.
+// An open file. Closes its descriptors on destruction: on one of `workers`, if that may block. const members, `sync`,
+// `changes` and the atomics are thread-safe.
 class BackingFile {
  public:
   // `direct` is a second descriptor of the same file opened with O_DIRECT, or -1.
@@ -74,6 +74,23 @@ class BackingFile {
     int failed TUTTI_GUARDED_BY(mutex) = 0;
   };
   SyncGroup sync;
+
+  // Says whether syncs cover all changes of the file's data through this open file. Thread-safe.
+  class Changes {
+   public:
+    void begin() { begun_.fetch_add(1, std::memory_order_relaxed); }
+    void end() { ended_.fetch_add(1, std::memory_order_acq_rel); }
+    std::uint64_t ended() const { return ended_.load(std::memory_order_acquire); }
+    // A sync has succeeded; before it started, ended() was `covered`.
+    void synced(std::uint64_t covered);
+    // No change has begun that did not end before a sync that has succeeded.
+    bool all_synced() const;
+    bool in_progress() const;
+
+   private:
+    std::atomic<std::uint64_t> begun_{0}, ended_{0}, synced_{0};
+  };
+  Changes changes;
 
   std::atomic<bool> poisoned{false};          // a sync failed: later opens get a descriptor of their own
   std::atomic<bool> writes_may_nowait{true};  // the file system takes RWF_NOWAIT for buffered writes

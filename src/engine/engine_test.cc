@@ -149,6 +149,24 @@ TEST_F(RootTest, HandlesOfOneFileShareADescriptorAndAreBounded) {
   EXPECT_TRUE(root_->open_file(self_, "more", Direction::kRead));
 }
 
+TEST(BackingFileChanges, AreSyncedIfNoneBeganThatTheSyncDoesNotCover) {
+  BackingFile file({.owner = std::make_shared<const Credentials>()}, {});
+  file.changes.begin();
+  EXPECT_TRUE(file.changes.in_progress());
+  const auto early = file.changes.ended();
+  file.changes.end();
+  EXPECT_FALSE(file.changes.in_progress());
+  const auto late = file.changes.ended();
+  file.changes.synced(early);
+  EXPECT_FALSE(file.changes.all_synced());
+  file.changes.synced(late);
+  EXPECT_TRUE(file.changes.all_synced());
+  file.changes.synced(early);
+  EXPECT_TRUE(file.changes.all_synced()) << "an earlier sync, reported later";
+  file.changes.begin();
+  EXPECT_FALSE(file.changes.all_synced());
+}
+
 // Keeps tasks until the test runs them.
 class HeldWorkers final : public Workers {
  public:
