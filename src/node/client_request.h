@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -52,6 +53,26 @@ struct RequestExtent {
 // The unanswered requests of one connection; they are cancelled when it closes. Guarded by the data path's mutex.
 using ClientRequestList = boost::intrusive::list<ClientRequest, boost::intrusive::constant_time_size<false>>;
 
+// A request that changes the data of a file, from its admission to its end. The file outlives it.
+class Change {
+ public:
+  Change() = default;
+  Change(const Change&) = delete;
+  Change& operator=(const Change&) = delete;
+  ~Change() { end(); }
+
+  void begin(BackingFile& file) {
+    file_ = &file;
+    file.changes.begin();
+  }
+  void end() {
+    if (BackingFile* file = std::exchange(file_, nullptr)) file->changes.end();
+  }
+
+ private:
+  BackingFile* file_ = nullptr;
+};
+
 // Owned by the session until its file is open, then by the data path until the reply is sent. Not thread-safe.
 struct ClientRequest : Ordered,
                        boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
@@ -71,6 +92,7 @@ struct ClientRequest : Ordered,
   std::uint64_t size = 0;           // kTruncate
   wire::FileReference reference{};  // the file, as the client names it
   std::shared_ptr<BackingFile> file{};
+  Change change{};  // of `file`
   // kCopy: the file that is read, which is opened first.
   wire::FileReference source_reference{};
   std::uint64_t source_offset = 0;
@@ -99,10 +121,12 @@ struct ClientRequest : Ordered,
 
   struct Sync : Operation {
     ClientRequest* request = nullptr;
+    std::uint64_t covered = 0;  // as in BackingFile::Changes::synced()
   };
   std::unique_ptr<Sync> sync{};  // kSync, once it has started
 
   Direction direction() const { return kind == Kind::kRead ? Direction::kRead : Direction::kWrite; }
+  bool changes_file() const { return kind == Kind::kWrite || kind == Kind::kTruncate || kind == Kind::kCopy; }
   bool transfers() const { return kind == Kind::kRead || kind == Kind::kWrite || kind == Kind::kCopy; }
   // It must not be applied later; zero: none.
   TimePoint deadline() const {

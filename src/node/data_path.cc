@@ -189,6 +189,7 @@ void DataPath::start_barrier(ClientRequest& request) {
     request.sync->file = request.file;
     request.sync->sink = this;
     request.sync->request = &request;
+    request.sync->covered = request.file->changes.ended();
     return dependencies_.engine->submit(*request.sync);
   }
   dependencies_.workers->post(request.stamp.user, [this, &request] {
@@ -395,8 +396,10 @@ void DataPath::completed(std::span<Operation* const> operations) {
     some_completed_ = true;
     for (Operation* operation : operations) {
       if (operation->kind == Operation::Kind::kSync) {
-        ClientRequest& request = *static_cast<ClientRequest::Sync*>(operation)->request;
-        if (operation->error != 0) request.fail(operation->error, text_of(operation->error));
+        const auto& sync = static_cast<ClientRequest::Sync&>(*operation);
+        ClientRequest& request = *sync.request;
+        if (sync.error == 0) request.file->changes.synced(sync.covered);
+        if (sync.error != 0) request.fail(sync.error, text_of(sync.error));
         finish(request, effects);
       } else {
         complete_transfer(static_cast<TransferOperation&>(*operation), now, effects);

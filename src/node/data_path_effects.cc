@@ -13,6 +13,7 @@ void DataPath::settle(RequestExtent& extent, Effects& effects) {
 }
 
 void DataPath::finish(ClientRequest& request, Effects& effects) {
+  request.change.end();
   const auto order = orders_.find(request.file->id());
   if (request.transfers()) {
     std::uint64_t moved = 0;

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 
+#include "base/descriptor.h"
 #include "base/live_world.h"
 #include "base/mutex.h"
 #include "engine/root.h"
@@ -18,6 +19,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 constexpr Duration kSendLastReplies = std::chrono::seconds(1);  // when stopping
+constexpr std::size_t kOtherDescriptors = 256;                  // not of connections and files: pipes, ...
 
 Result<std::unique_ptr<Engine>> make_engine(const NodeOptions& options) {
   std::unique_ptr<Engine> engine;
@@ -34,6 +36,15 @@ Result<std::unique_ptr<Engine>> make_engine(const NodeOptions& options) {
   if (options.model) engine = make_modelled_engine(live_world(), std::move(engine), *options.model);
   if (options.wrap_engine) engine = options.wrap_engine(std::move(engine));
   return engine;
+}
+
+// NodeOptions::max_open_files, or what the limit on descriptors of this process allows. A key needs at most two open
+// files, one for each direction; one descriptor is usual.
+std::size_t limit_open_files(const NodeOptions& options) {
+  const std::size_t all = raise_descriptor_limit();
+  const std::size_t others = std::min(options.max_connections, all / 2) + kOtherDescriptors;
+  const std::size_t fit = (all - std::min(others, all)) / (options.direct ? 4 : 2);
+  return std::min(options.max_open_files, std::max<std::size_t>(1, fit));
 }
 
 // nullptr: nothing is recorded.
@@ -66,7 +77,9 @@ Result<std::shared_ptr<const PredictedQueues>> load_predictions(const NodeOption
 
 class LiveNode final : public Node {
  public:
-  explicit LiveNode(NodeOptions options) : options_(std::move(options)) {}
+  explicit LiveNode(NodeOptions options) : options_(std::move(options)) {
+    options_.max_open_files = limit_open_files(options_);
+  }
   ~LiveNode() override { stop(Scheduler::Stop::kDrop, std::chrono::seconds(10)); }
 
   Result<void> open();
@@ -86,7 +99,7 @@ class LiveNode final : public Node {
   bool wait_until_idle(Duration patience);
   void changed();
 
-  const NodeOptions options_;
+  NodeOptions options_;  // not changed after the constructor
   std::unique_ptr<Root> root_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Workers> workers_;
@@ -103,7 +116,7 @@ class LiveNode final : public Node {
 Result<void> LiveNode::open() {
   if (options_.listen.empty()) return fail(ErrorCode::kInvalid, "a node needs at least one endpoint to listen on");
   workers_ = make_live_workers(std::max<std::size_t>(1, options_.worker_threads));
-  auto root = Root::open(options_.directory, {options_.direct, options_.max_open_files, workers_.get()});
+  auto root = Root::open(options_.directory, {options_.direct, 2 * options_.max_open_files, workers_.get()});
   if (!root) return Failure(root.error());
   root_ = std::move(*root);
   auto engine = make_engine(options_);

@@ -51,7 +51,9 @@ struct NodeOptions {
   Bytes read_buffers{64 << 20};   // memory for payloads that were read and are not sent yet
   Duration memory_patience = std::chrono::seconds(10);  // a read waits this long for memory, then the client repeats it
   std::size_t max_waiting = 65536;
-  std::size_t max_open_files = 4096;
+  // Of all clients, open at the same time: idle ones are closed and opened again when they are used (open_files.h).
+  // Fewer if the limit on descriptors of the process is too low for them.
+  std::size_t max_open_files = 32768;
   std::size_t max_connections = 4096;
   wire::Limits limits{};  // per connection
 

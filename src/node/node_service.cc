@@ -84,6 +84,7 @@ NodeService::NodeService(const NodeOptions& options, const Dependencies& depende
                                                               .progress = [this](const auto& made) { report(made); },
                                                               .memory_patience = options.memory_patience,
                                                               .pulled_memory = pulled_memory_})),
+      open_files_(options.max_open_files, *dependencies.engine, dependencies.changed),
       credits_(net::WriteMemory(options.write_buffers), Bytes(options.limits.bytes)),
       policy_(options.policy),
       policy_options_(options.policy_options) {}
@@ -167,7 +168,9 @@ void NodeService::connected(const net::ConnectionPointer& connection) {
   const wire::Identity& identity = connection->peer().identity;
   auto caller = std::make_shared<const Credentials>(
       Credentials{identity.uid, identity.gid, {identity.groups.begin(), identity.groups.end()}});
-  auto session = std::make_shared<Session>(*dependencies_.files, *dependencies_.workers, std::move(caller), *this);
+  auto session = std::make_shared<Session>(
+      Session::Dependencies{*dependencies_.files, *dependencies_.workers, open_files_}, std::move(caller), *this);
+  open_files_.joined(session);
   connection->context = session;
   ++sessions_;
   {
@@ -203,6 +206,7 @@ void NodeService::closed(const net::ConnectionPointer& connection, const Error&)
   }
   if (const auto named = session->named_job()) limits_->forget_job(*named, session->caller()->uid);
   session->close();
+  open_files_.left(*session);
   data_->abandon(session->requests(), session->pulled_payloads());
 }
 

@@ -54,8 +54,8 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
   void stop(Scheduler::Stop how);
   // As DataPath::discard().
   void discard() { data_->discard(); }
-  // True if every request has been answered.
-  bool idle() const { return data_->idle(); }
+  // True if every request has been answered, and the engine carries out nothing.
+  bool idle() const { return data_->idle() && open_files_.idle(); }
   // Set once a client that may do so has asked the node to stop.
   std::optional<Scheduler::Stop> stop_asked() const;
   void ask_to_stop(Scheduler::Stop how);
@@ -105,6 +105,7 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
   const std::unique_ptr<Scheduler> scheduler_;
   const std::shared_ptr<net::BufferPool> write_memory_, pulled_memory_, read_memory_;
   const std::unique_ptr<node::DataPath> data_;
+  node::OpenFiles open_files_;
   std::unique_ptr<node::LimitExchange> exchange_;  // nullptr: no other nodes. Set before the node listens
 
   mutable LogLimit refusals_;  // of refused logins

@@ -660,23 +660,6 @@ TEST_F(NodeTest, TooLongPolicyOptionsAreAnErrorNotACrash) {
   EXPECT_EQ(client.call(wire::HealthRequest{}).policy, "fair");
 }
 
-TEST_F(NodeTest, ForgetsFileKeysPastALimit) {
-  start();
-  TestClient client(endpoint_);
-  auto file = create(client, "a", 1);
-  for (; file.key < 10000; ++file.key) ASSERT_EQ(client.call(wire::StatRequest{file}).head.status, 0);
-  std::size_t known = 0;
-  for (file.key = 1, file.path.clear(); file.key < 10000; ++file.key) {
-    const auto status = client.call(wire::StatRequest{file}).head.status;
-    if (status == 0)
-      ++known;
-    else
-      ASSERT_EQ(status, wire::kUnknownFile);
-  }
-  EXPECT_GT(known, 1000U);
-  EXPECT_LT(known, 5000U);
-}
-
 TEST_F(NodeTest, TimesBeyondTheRangeAreClamped) {
   start();
   TestClient client(endpoint_);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a node knows about one connection: the user, and the files that the client refers to by key.
+// Files that are idle may be closed (open_files.h). The client then sends the path again.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -13,6 +14,7 @@
 #include "engine/file_system.h"
 #include "node/client_request.h"
 #include "node/credits.h"
+#include "node/open_files.h"
 #include "wire/messages.h"
 
 namespace tutti::node {
@@ -30,8 +32,18 @@ class Session : public std::enable_shared_from_this<Session> {
     virtual void opened(FileId, const std::string& /*path*/) {}  // before the first request of a file
   };
 
-  Session(FileSystem& root, Workers& workers, FileSystem::Caller caller, RequestSink& sink)
-      : root_(root), workers_(workers), caller_(std::move(caller)), sink_(sink) {}
+  // All of them outlive the session.
+  struct Dependencies {
+    FileSystem& root;
+    Workers& workers;
+    OpenFiles& open_files;
+  };
+  Session(const Dependencies& dependencies, FileSystem::Caller caller, RequestSink& sink)
+      : root_(dependencies.root),
+        workers_(dependencies.workers),
+        open_files_(dependencies.open_files),
+        caller_(std::move(caller)),
+        sink_(sink) {}
 
   const FileSystem::Caller& caller() const { return caller_; }
   // Namespace calls and opens of one connection run on this strand: one after another, in order of arrival.
@@ -53,6 +65,8 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // The client may use the key for another file. False: the key was not in use.
   bool forget(std::uint64_t key);
+  // Closes files that may be closed, and adds what it found to the search.
+  void close_idle(OpenFiles::Search& search);
   // Forgets all files. Later requests are refused.
   void close();
 
@@ -61,26 +75,31 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // The file of one key: opened for reading, for writing or for both, as requests need it.
   struct SessionFile {
-    std::string path;
-    std::uint64_t inode = 0;  // 0: not known yet
+    // While it is being opened for the first time, or for another direction.
+    struct Opening {
+      std::string path;                     // empty: it is open for the other direction
+      std::vector<RequestPointer> waiting;  // until it is open
+    };
+    std::unique_ptr<Opening> opening;
+    std::uint64_t path_hash = 0;  // not the path, to save memory
+    std::uint64_t inode = 0;      // 0: not known yet
     std::uint64_t generation = 0;
     std::shared_ptr<BackingFile> reading, writing;
-    bool opening = false;
-    std::vector<RequestPointer> waiting;  // until it is open
+    bool used = false;     // since the last search for files to close
+    bool changed = false;  // through this key, at any time
   };
   using SessionFilePointer = std::shared_ptr<SessionFile>;
 
-  static constexpr std::size_t kMaxKeys = 4096;  // known at the same time
-
-  void make_room(std::uint64_t keep) TUTTI_REQUIRES(mutex_);
+  void count() TUTTI_REQUIRES(mutex_);
   static const std::shared_ptr<BackingFile>& pick(const SessionFile& file, const ClientRequest& request);
-  static void assign_file(const SessionFile& file, ClientRequest& request);
+  static void assign_file(SessionFile& file, ClientRequest& request);
   void pass_on(RequestPointer request);
   void open(std::uint64_t key, const SessionFilePointer& file);
   Result<void> open_for(SessionFile& file, Direction direction);
 
   FileSystem& root_;
   Workers& workers_;
+  OpenFiles& open_files_;
   const FileSystem::Caller caller_;
   RequestSink& sink_;
   const std::shared_ptr<Workers::Strand> strand_ = workers_.make_strand(caller_->uid);
@@ -93,6 +112,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   Mutex mutex_;
   boost::unordered_flat_map<std::uint64_t, SessionFilePointer> files_ TUTTI_GUARDED_BY(mutex_);
+  std::size_t counted_ TUTTI_GUARDED_BY(mutex_) = 0;  // of them, in open_files_
   bool closed_ TUTTI_GUARDED_BY(mutex_) = false;
 };
 
