@@ -57,7 +57,8 @@ SimulatedCluster::Options FaultRunState::cluster_options() {
   options.node.node.depth = plan.depth;
   options.node.node.write_buffers = Bytes(16 << 20);
   options.node.node.read_buffers = Bytes(16 << 20);
-  if (plan.seed % 2 == 1) options.node.node.limits.small = 0;  // all payloads are pulled
+  if (plan.seed % 2 == 1) options.node.node.limits.small = 0;    // all payloads are pulled
+  if (plan.seed % 8 == 5) options.node.node.max_open_files = 8;  // nodes close idle files all the time
   options.faults = [this](std::size_t node, const Operation& operation) { return disk_fault(node, operation); };
   return options;
 }
