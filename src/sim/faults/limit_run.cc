@@ -322,14 +322,15 @@ class LimitRun {
 
   LimitOutcome check() {
     LimitOutcome outcome{.requests = requests_, .faults = faults_};
-    const double factor = 1 + 2 * std::chrono::duration<double>(plan_.burst).count();
-    const double distributors = static_cast<double>(disturbed_ ? plan_.nodes : 1);
+    const double burst = std::chrono::duration<double>(plan_.burst).count();
+    const double nodes = static_cast<double>(plan_.nodes), distributors = disturbed_ ? nodes : 1;
     for (const LimitUse& use : uses_) {
       const auto compare = [&](const char* unit, std::uint64_t limit, const std::vector<ServedRequest>& served,
                                double largest) {
         if (limit == 0) return;
         const double most = most_in_a_second(served), rate = static_cast<double>(limit);
-        const double allowed = rate * factor + largest * distributors;
+        const double granted = rate * (1 + burst) + largest * distributors;
+        const double allowed = granted + std::max(rate * burst, largest * nodes);  // granted before, and not used
         outcome.most = std::max(outcome.most, most / allowed);
         say(fmt::format("{} was served {:.0f} {} in one second, {:.3f} of what is allowed", use.what, most, unit,
                         most / allowed));
