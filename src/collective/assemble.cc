@@ -10,9 +10,9 @@ namespace {
 
 // Bytes that one rank needs and another requests.
 struct Entry {
-  std::uint64_t window = 0;  // first the number of the window, then of the round
-  Extent extent{};
+  std::uint32_t round = 0;
   Rank peer = 0;
+  Extent extent{};
 };
 
 // The data of one rank: what it needs, by the rank that requests it, and what it requests, by the rank that needs it.
@@ -37,9 +37,9 @@ class Rounds {
     windows_.erase(std::unique(windows_.begin(), windows_.end()), windows_.end());
     count_ = windows_.size();
   }
-  std::uint64_t round_of(std::uint64_t window) const {
-    if (windows_.empty()) return window;
-    return static_cast<std::uint64_t>(std::lower_bound(windows_.begin(), windows_.end(), window) - windows_.begin());
+  std::uint32_t round_of(std::uint64_t window) const {
+    if (windows_.empty()) return static_cast<std::uint32_t>(window);
+    return static_cast<std::uint32_t>(std::lower_bound(windows_.begin(), windows_.end(), window) - windows_.begin());
   }
   std::uint32_t count() const { return static_cast<std::uint32_t>(count_); }
 
@@ -49,16 +49,15 @@ class Rounds {
 };
 
 // Sorts by a small number in linear time; entries of equal number keep their order.
-template <typename Key>
-void order(std::vector<Entry>& entries, std::size_t keys, Key key) {
-  const auto before = [&](const Entry& a, const Entry& b) { return key(a) < key(b); };
+void order(std::vector<Entry>& entries, std::size_t keys, std::uint32_t Entry::*key) {
+  const auto before = [&](const Entry& a, const Entry& b) { return a.*key < b.*key; };
   if (std::is_sorted(entries.begin(), entries.end(), before)) return;
   if (keys > 4 * entries.size()) return std::stable_sort(entries.begin(), entries.end(), before);
   std::vector<std::size_t> next(keys + 1, 0);
-  for (const Entry& entry : entries) ++next[key(entry) + 1];
+  for (const Entry& entry : entries) ++next[entry.*key + 1];
   for (std::size_t i = 1; i <= keys; ++i) next[i] += next[i - 1];
   std::vector<Entry> ordered(entries.size());
-  for (const Entry& entry : entries) ordered[next[key(entry)]++] = entry;
+  for (const Entry& entry : entries) ordered[next[entry.*key]++] = entry;
   entries = std::move(ordered);
 }
 
@@ -87,6 +86,7 @@ class Assembly {
     plan.turn = turn;
     sort(needs.own);
     sort(needs.others);
+    plan.extents.reserve(needs.own.size() + 2 * needs.others.size());
     if (plan.read_form == ReadForm::kDirect) {
       read_directly(plan, needs.own, rank);
       std::erase_if(needs.own, [&](const Entry& entry) { return entry.peer != rank; });
@@ -103,17 +103,15 @@ class Assembly {
  private:
   // By round, then peer, then offset.
   void sort(std::vector<Entry>& entries) const {
-    for (Entry& entry : entries) entry.window = rounds_.round_of(entry.window);
-    order(entries, ranks_, [](const Entry& entry) { return std::size_t{entry.peer}; });
-    order(entries, rounds_.count(), [](const Entry& entry) { return static_cast<std::size_t>(entry.window); });
+    order(entries, ranks_, &Entry::peer);
+    order(entries, rounds_.count(), &Entry::round);
   }
 
   static std::vector<Exchange> exchanges(RankPlan& plan, std::span<const Entry> entries) {
     std::vector<Exchange> result;
     for (const Entry& entry : entries) {
-      const auto round = static_cast<std::uint32_t>(entry.window);
-      if (result.empty() || result.back().round != round || result.back().peer != entry.peer)
-        result.push_back({round, entry.peer, {plan.extents.size(), 0}});
+      if (result.empty() || result.back().round != entry.round || result.back().peer != entry.peer)
+        result.push_back({entry.round, entry.peer, {plan.extents.size(), 0}});
       append(plan, result.back().extents, entry.extent);
     }
     return result;
@@ -126,10 +124,10 @@ class Assembly {
     for (std::size_t first = 0; first < entries.size();) {
       std::size_t last = first;
       extents.clear();
-      for (; last < entries.size() && entries[last].window == entries[first].window; ++last)
+      for (; last < entries.size() && entries[last].round == entries[first].round; ++last)
         extents.push_back(entries[last].extent);
       unite(extents, gap);
-      visit(static_cast<std::uint32_t>(entries[first].window), extents);
+      visit(entries[first].round, extents);
       first = last;
     }
   }
@@ -184,17 +182,17 @@ template <typename Division>
 RankPlan assemble_one(const PreparedLists& lists, const Division& division, const PlanContext& context, Rank rank) {
   const Rounds rounds(lists, division);
   Needs needs;
-  for (Rank peer = 0; peer < lists.ranks(); ++peer) {
-    const auto first = static_cast<std::ptrdiff_t>(needs.others.size());
-    division.each_owned(lists.lists[peer], rank, [&](const Extent& extent, std::uint64_t window) {
-      needs.others.push_back({window, extent, peer});
-    });
+  division.each_owned(lists, rank, [&](Rank peer, const Extent& extent, std::uint64_t window) {
+    needs.others.push_back({rounds.round_of(window), peer, extent});
+  });
+  for (auto first = needs.others.begin(); first != needs.others.end();) {
+    const auto last = std::find_if(first, needs.others.end(), [&](const Entry& e) { return e.peer != first->peer; });
     const auto before = [](const Entry& a, const Entry& b) { return a.extent.offset < b.extent.offset; };
-    if (!std::is_sorted(needs.others.begin() + first, needs.others.end(), before))
-      std::sort(needs.others.begin() + first, needs.others.end(), before);
+    if (!std::is_sorted(first, last, before)) std::sort(first, last, before);
+    first = last;
   }
   each_share(lists.lists[rank], division, [&](const Extent& extent, const Share& share) {
-    needs.own.push_back({share.window, extent, share.owner});
+    needs.own.push_back({rounds.round_of(share.window), share.owner, extent});
   });
   return Assembly(context, rounds, lists.ranks())
       .finish(rank, std::move(needs), division.target_of(rank), division.turn_of(rank, context.options.delay));
@@ -206,8 +204,9 @@ std::vector<RankPlan> assemble_all(const PreparedLists& lists, const Division& d
   std::vector<Needs> needs(lists.ranks());
   for (Rank peer = 0; peer < lists.ranks(); ++peer)
     each_share(lists.lists[peer], division, [&](const Extent& extent, const Share& share) {
-      needs[share.owner].others.push_back({share.window, extent, peer});
-      needs[peer].own.push_back({share.window, extent, share.owner});
+      const std::uint32_t round = rounds.round_of(share.window);
+      needs[share.owner].others.push_back({round, peer, extent});
+      needs[peer].own.push_back({round, share.owner, extent});
     });
   const Assembly assembly(context, rounds, lists.ranks());
   std::vector<RankPlan> plans;

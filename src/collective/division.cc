@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 namespace tutti::collective {
@@ -25,20 +24,19 @@ std::uint64_t quotient_up(std::uint64_t value, std::uint64_t divisor) {
 // True if the list passes check(), no run is empty and the extents ascend without overlap, which is usual. One pass:
 // lists of many ranks are larger than the processor's caches.
 bool usable_as_it_is(const AccessList& list, PreparedLists::Range& range) {
-  range = {.begin = list.empty() ? 0 : list.front().offset};
+  std::uint64_t end = 0, bytes = 0, extents = 0;  // not in `range`: the loop would wait for its own stores
   for (const Run& run : list) {
-    if (run.length == 0 || run.count == 0 || run.offset < range.end) return false;
+    if (run.length == 0 || run.count == 0 || run.offset < end) return false;
     if (run.offset > kFileEnd || run.length > kFileEnd - run.offset) return false;
-    std::uint64_t last = run.offset;
-    if (run.count > 1) {
-      if (run.stride < run.length || run.stride > (kFileEnd - run.offset - run.length) / (run.count - 1)) return false;
-      last += run.stride * (run.count - 1);
-    }
-    range.end = last + run.length;
-    range.bytes += run.length * run.count;
-    range.extents += run.count;
+    end = run.offset + run.length;
+    bytes += run.length * run.count;
+    extents += run.count;
+    if (run.count == 1) continue;
+    if (run.stride < run.length || run.stride > (kFileEnd - end) / (run.count - 1)) return false;
+    end += run.stride * (run.count - 1);
   }
-  return range.extents <= kMostExtents;
+  range = {.begin = list.empty() ? 0 : list.front().offset, .end = end, .bytes = bytes, .extents = extents};
+  return extents <= kMostExtents;
 }
 
 }  // namespace
@@ -145,61 +143,72 @@ Share TargetAgents::at(std::uint64_t offset) const {
   return {owner_[part * stripes_.targets().size() + stripe.target], window, std::min(stripe.end, part_end)};
 }
 
+// Irregular lists consist of millions of single extents, most of them on one target and in one part. They take the
+// shortest way.
+void TargetAgents::count(std::span<const Run> list, std::span<std::uint64_t> bytes) {
+  const Stripes stripes = stripes_;  // a copy stays in registers; a store to an array might change the member
+  marks_.resize(marks_.size() + list.size(), kSeveral);
+  std::uint8_t* next_mark = marks_.data() + marks_.size() - list.size();
+  Part part;
+  for (const Run& run : list) {
+    std::uint8_t& mark = *next_mark++;
+    if (run.count == 1) {
+      const std::uint64_t end = run.offset + run.length;
+      find(part, run.offset);
+      const Stripes::Stripe stripe = stripes.at(run.offset);
+      if (end <= stripe.end && end <= part.end) {
+        const std::size_t number = part.slot + stripe.target;
+        mark = static_cast<std::uint8_t>(number);
+        bytes[number] += run.length;
+        continue;
+      }
+    }
+    cut(run, part,
+        [&](std::size_t number, std::uint64_t, const Run& piece) { bytes[number] += piece.length * piece.count; });
+  }
+}
+
 // The agent of a slot is the rank with most of its data that is not yet an agent elsewhere, the lowest such rank if
 // equal (section 3.3). If ranks are fewer than targets, every rank is the agent of several.
 void TargetAgents::choose_agents(const PreparedLists& lists) {
   struct Candidate {
-    std::uint32_t slot;
     Rank rank;
     std::uint64_t bytes;
   };
   const std::size_t slots = stripes_.targets().size() * agents_;
+  std::vector<std::vector<Candidate>> candidates(slots);  // by ascending rank
+  std::vector<std::uint64_t> bytes(slots, 0);
+  std::size_t runs = 0, in_use = 0;
+  for (const auto& list : lists.lists) runs += list.size();
+  marks_.reserve(runs);
+  for (Rank rank = 0; rank < lists.ranks(); ++rank) {
+    count(lists.lists[rank], bytes);
+    for (std::size_t number = 0; number < slots; ++number)
+      if (bytes[number] > 0) candidates[number].push_back({rank, std::exchange(bytes[number], 0)});
+  }
+  for (const auto& ranks : candidates) in_use += ranks.empty() ? 0 : 1;
+  const std::uint64_t most = quotient_up(in_use, lists.ranks());
   owner_.assign(slots, 0);
   used_.assign(slots, false);
-  std::vector<Candidate> candidates;
-  std::vector<std::uint64_t> bytes(slots, 0);
-  for (Rank rank = 0; rank < lists.ranks(); ++rank) {
-    const auto count = [&](std::size_t number, std::uint64_t amount) { bytes[number] += amount; };
-    if (stripes_.targets().size() == 1) {
-      each_share(lists.lists[rank], *this, [&](const Extent& extent, const Share& share) {
-        count(part_.quotient(extent.offset - begin_ - share.window * window_.divisor()), extent.length);
-      });
-    } else {
-      Part part;
-      stripes_.each_target_run(lists.lists[rank], [&](std::uint32_t target, const Run& run) {
-        each_slot_run(target, run, part, [&](std::size_t number, std::uint64_t, const Run& piece) {
-          count(number, piece.length * piece.count);
-        });
-      });
-    }
-    for (std::uint32_t number = 0; number < slots; ++number) {
-      if (bytes[number] == 0) continue;
-      candidates.push_back({number, rank, std::exchange(bytes[number], 0)});
-      used_[number] = true;
-    }
-  }
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tuple(a.slot, b.bytes, a.rank) < std::tuple(b.slot, a.bytes, b.rank);
-  });
-  const auto in_use = static_cast<std::uint64_t>(std::count(used_.begin(), used_.end(), true));
-  const std::uint64_t most = quotient_up(in_use, lists.ranks());
-  std::vector<std::uint32_t> duties(lists.ranks(), 0);
-  for (auto next = candidates.begin(); next != candidates.end();) {
-    const std::uint32_t number = next->slot;
-    const auto last = std::find_if(next, candidates.end(), [&](const Candidate& c) { return c.slot != number; });
-    const auto chosen = std::find_if(next, last, [&](const Candidate& c) { return duties[c.rank] < most; });
-    const auto free = std::find_if(duties.begin(), duties.end(), [&](std::uint32_t count) { return count < most; });
-    owner_[number] = chosen != last ? chosen->rank : static_cast<Rank>(free - duties.begin());
-    ++duties[owner_[number]];
-    next = last;
+  slots_of_.resize(lists.ranks());
+  const auto free = [&](Rank rank) { return slots_of_[rank].size() < most; };
+  for (std::size_t number = 0; number < slots; ++number) {
+    if (candidates[number].empty()) continue;
+    const Candidate* chosen = nullptr;
+    for (const Candidate& each : candidates[number])
+      if (free(each.rank) && (chosen == nullptr || each.bytes > chosen->bytes)) chosen = &each;
+    Rank agent = chosen != nullptr ? chosen->rank : 0;
+    while (!free(agent)) ++agent;
+    owner_[number] = agent;
+    used_[number] = true;
+    slots_of_[agent].push_back(number);
   }
 }
 
 std::optional<TargetId> TargetAgents::target_of(Rank rank) const {
   std::optional<TargetId> target;
-  for (std::size_t i = 0; i < owner_.size(); ++i) {
-    if (!used_[i] || owner_[i] != rank) continue;
-    const TargetId found = stripes_.targets()[i % stripes_.targets().size()];
+  for (const std::size_t number : slots_of_[rank]) {
+    const TargetId found = stripes_.targets()[number % stripes_.targets().size()];
     if (target && *target != found) return {};
     target = found;
   }
@@ -207,17 +216,14 @@ std::optional<TargetId> TargetAgents::target_of(Rank rank) const {
 }
 
 Turn TargetAgents::turn_of(Rank rank, Duration delay) const {
-  const std::size_t targets = stripes_.targets().size();
   Turn turn{.after = {}, .next = {}, .delay = delay};
-  if (agents_ == 1) return turn;  // a rank may have several slots only in this case
-  for (std::size_t target = 0; target < targets; ++target) {
-    std::optional<Rank> before;
-    for (std::size_t i = target; i < owner_.size(); i += targets) {
-      if (!used_[i]) continue;
-      if (before && owner_[i] == rank) turn.after = before;
-      if (before == rank) turn.next = owner_[i];
-      before = owner_[i];
-    }
+  if (agents_ == 1 || slots_of_[rank].empty()) return turn;
+  const std::size_t own = slots_of_[rank].front();  // the only one: slots are not more than ranks
+  const std::size_t targets = stripes_.targets().size();
+  for (std::size_t i = own % targets; i < owner_.size(); i += targets) {
+    if (!used_[i]) continue;
+    if (i < own) turn.after = owner_[i];
+    if (i > own && !turn.next) turn.next = owner_[i];
   }
   return turn;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <numeric>
@@ -11,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/prefetch.h"
 #include "collective/plan.h"
 
 namespace tutti::collective {
@@ -104,13 +106,17 @@ class FileDomains {
   FileDomains(const PreparedLists& lists, const Options& options);
   Share at(std::uint64_t offset) const;
   std::uint64_t windows() const { return windows_; }
-  // Calls visit(extent, window) for the parts of the list that `rank` requests, in any order.
+  // Calls visit(peer, extent, window) for the parts of the lists that `rank` requests: by peer, within it in any order.
   template <typename Visit>
-  void each_owned(std::span<const Run> list, Rank rank, Visit&& visit) const;
+  void each_owned(const PreparedLists& lists, Rank rank, Visit&& visit) const;
   std::optional<TargetId> target_of(Rank) const { return {}; }
   Turn turn_of(Rank, Duration) const { return {}; }
 
  private:
+  // The same for one list.
+  template <typename Visit>
+  void each_in_domain(std::span<const Run> list, Rank rank, Visit&& visit) const;
+
   std::uint64_t begin_;
   Divider size_;
   Divider buffer_;
@@ -127,46 +133,52 @@ class TargetAgents {
   TargetAgents(const PreparedLists& lists, const Layout& layout, const Options& options);
   Share at(std::uint64_t offset) const;
   std::uint64_t windows() const { return windows_; }
-  // Calls visit(extent, window) for the parts of the list that `rank` requests, in any order.
+  // Calls visit(peer, extent, window) for the parts of the lists that `rank` requests: by peer, within it in any order.
   template <typename Visit>
-  void each_owned(std::span<const Run> list, Rank rank, Visit&& visit) const;
+  void each_owned(const PreparedLists& lists, Rank rank, Visit&& visit) const;
   // The target of an agent with a single target.
   std::optional<TargetId> target_of(Rank rank) const;
   // In each round the agents of a target request one after the other.
   Turn turn_of(Rank rank, Duration delay) const;
 
  private:
-  std::size_t slot(std::uint64_t part, std::uint32_t target) const { return part * stripes_.targets().size() + target; }
   // One part of one window, kept between calls: neighbouring extents are mostly in the same, and divisions are slow.
   struct Part {
     std::uint64_t begin = 0, end = 0;  // in the file
-    std::uint64_t window = 0, number = 0;
+    std::uint64_t window = 0;
+    std::size_t slot = 0;  // of the first target; those of the other targets follow
   };
   void find(Part& part, std::uint64_t offset) const {
     if (offset >= part.begin && offset < part.end) return;
     part.window = window_.quotient(offset - begin_);
     const std::uint64_t start = begin_ + part.window * window_.divisor();
-    part.number = part_.quotient(offset - start);
-    part.begin = start + part.number * part_.divisor();
+    const std::uint64_t number = part_.quotient(offset - start);
+    part.slot = number * stripes_.targets().size();
+    part.begin = start + number * part_.divisor();
     part.end = part.begin + part_.divisor();
   }
-  // Calls visit(slot, window, run) for a run on one target, cut at the ends of parts.
+  // Adds the bytes of the list to those of its slots, and marks its runs.
+  void count(std::span<const Run> list, std::span<std::uint64_t> bytes);
+  // Calls visit(slot, window, run) for the run, cut at the ends of stripes and parts. The runs are in any order. It is
+  // not inline, so that loops that seldom call it stay short.
   template <typename Visit>
-  void each_slot_run(std::uint32_t target, const Run& run, Part& part, Visit&& visit) const;
+  [[gnu::noinline]] void cut(const Run& run, Part& part, Visit&& visit) const;
   void set_windows(const PreparedLists& lists, const Layout& layout, const Options& options);
   void choose_agents(const PreparedLists& lists);
 
   Stripes stripes_;
-  std::uint32_t agents_ = 1;  // per target
-  std::uint64_t begin_ = 0;   // of window 0
-  Divider window_, part_;     // sizes in the file
-  std::vector<Rank> owner_;   // by slot: part * targets + target
-  std::vector<bool> used_;    // by slot: it has data
+  std::uint32_t agents_ = 1;                        // per target
+  std::uint64_t begin_ = 0;                         // of window 0
+  Divider window_, part_;                           // sizes in the file
+  std::vector<Rank> owner_;                         // by slot: part * targets + target
+  std::vector<bool> used_;                          // by slot: it has data
+  std::vector<std::vector<std::size_t>> slots_of_;  // by rank
+  // Of every run of all lists: the last byte of its slot, or kSeveral if it may be in several. With it, agents find the
+  // runs that they need without a second look at all lists, which are larger than the processor's caches.
+  std::vector<std::uint8_t> marks_;
+  static constexpr std::uint8_t kSeveral = 255;
   std::uint64_t windows_ = 0;
 };
-
-// Number of agents of each target.
-std::uint32_t agents_per_target(const Options& options, std::size_t ranks, std::size_t targets);
 
 // Calls visit(extent) for each extent of the list.
 template <typename Visit>
@@ -201,14 +213,6 @@ inline Stripes::Stripe Stripes::at(std::uint64_t offset) const {
 template <typename Visit>
 void Stripes::each_target_run(std::span<const Run> list, Visit&& visit) const {
   for (const Run& run : list) {
-    // Irregular lists consist of single extents: they are not copied or divided further than needed.
-    if (run.count == 1) {
-      const Stripe stripe = at(run.offset);
-      if (run.offset + run.length <= stripe.end) {
-        visit(stripe.target, run);
-        continue;
-      }
-    }
     // Every `classes`-th extent of the run is at the same position of a row.
     std::uint64_t classes = run.count;
     if (run.count > 1 && periodic_) classes = std::min(run.count, row_ / std::gcd(run.stride, row_));
@@ -226,7 +230,14 @@ void Stripes::each_target_run(std::span<const Run> list, Visit&& visit) const {
 }
 
 template <typename Visit>
-void FileDomains::each_owned(std::span<const Run> list, Rank rank, Visit&& visit) const {
+void FileDomains::each_owned(const PreparedLists& lists, Rank rank, Visit&& visit) const {
+  for (Rank peer = 0; peer < lists.ranks(); ++peer)
+    each_in_domain(lists.lists[peer], rank,
+                   [&](const Extent& extent, std::uint64_t window) { visit(peer, extent, window); });
+}
+
+template <typename Visit>
+void FileDomains::each_in_domain(std::span<const Run> list, Rank rank, Visit&& visit) const {
   const std::uint64_t begin = begin_ + rank * size_.divisor();
   const std::uint64_t end = begin + size_.divisor();
   const auto ends_before = [](const Run& run, std::uint64_t offset) { return run.at(run.count - 1).end() <= offset; };
@@ -248,42 +259,51 @@ void FileDomains::each_owned(std::span<const Run> list, Rank rank, Visit&& visit
 }
 
 template <typename Visit>
-void TargetAgents::each_slot_run(std::uint32_t target, const Run& run, Part& part, Visit&& visit) const {
-  if (run.count == 1) {
-    find(part, run.offset);
-    return visit(slot(part.number, target), part.window, run);
-  }
-  for (std::uint64_t i = 0; i < run.count;) {
-    const std::uint64_t offset = run.at(i).offset;
-    find(part, offset);
-    const std::uint64_t room = part.end - offset;
-    const std::uint64_t count = run.count - i == 1 ? 1 : std::min(run.count - i, (room + run.stride - 1) / run.stride);
-    visit(slot(part.number, target), part.window, Run{offset, run.length, run.stride, count});
-    i += count;
-  }
+void TargetAgents::cut(const Run& whole, Part& part, Visit&& visit) const {
+  stripes_.each_target_run({&whole, 1}, [&](std::uint32_t target, const Run& run) {
+    for (std::uint64_t i = 0; i < run.count;) {
+      const Extent first = run.at(i);
+      find(part, first.offset);
+      const std::uint64_t room = part.end - first.offset;
+      std::uint64_t count = 1;
+      if (first.length <= room && run.count - i > 1)
+        count = std::min(run.count - i, (room - first.length) / run.stride + 1);
+      visit(part.slot + target, part.window, Run{first.offset, std::min(room, run.length), run.stride, count});
+      // Extents of files on one target are not cut at stripes, and may cross the ends of parts.
+      while (part.end < first.end()) {
+        find(part, part.end);
+        const std::uint64_t length = std::min(first.end(), part.end) - part.begin;
+        visit(part.slot + target, part.window, Run{part.begin, length, 0, 1});
+      }
+      i += count;
+    }
+  });
 }
 
 template <typename Visit>
-void TargetAgents::each_owned(std::span<const Run> list, Rank rank, Visit&& visit) const {
-  if (stripes_.targets().size() == 1)  // extents are not cut at stripes, and may cross the end of a part
-    return each_share(list, *this, [&](const Extent& extent, const Share& share) {
-      if (share.owner == rank) visit(extent, share.window);
-    });
-  const auto owned = [&](std::uint32_t target) {
-    for (std::size_t i = target; i < owner_.size(); i += stripes_.targets().size())
-      if (owner_[i] == rank) return true;
-    return false;
-  };
-  std::vector<bool> any(stripes_.targets().size());
-  for (std::uint32_t target = 0; target < any.size(); ++target) any[target] = owned(target);
+void TargetAgents::each_owned(const PreparedLists& lists, Rank rank, Visit&& visit) const {
+  if (slots_of_[rank].empty()) return;
+  std::array<bool, 256> wanted{};
+  wanted[kSeveral] = true;
+  for (const std::size_t number : slots_of_[rank]) wanted[number % wanted.size()] = true;
+  auto mark = marks_.begin();
   Part part;
-  stripes_.each_target_run(list, [&](std::uint32_t target, const Run& run) {
-    if (!any[target]) return;
-    each_slot_run(target, run, part, [&](std::size_t number, std::uint64_t window, const Run& piece) {
-      if (owner_[number] != rank) return;
-      for (std::uint64_t i = 0; i < piece.count; ++i) visit(piece.at(i), window);
+  std::vector<const Run*> found;
+  for (Rank peer = 0; peer < lists.ranks(); ++peer) {
+    found.resize(lists.lists[peer].size());
+    auto last = found.begin();
+    for (const Run& run : lists.lists[peer]) {
+      *last = &run;
+      last += wanted[*mark++] ? 1 : 0;  // not a branch, which could not be predicted
+    }
+    std::for_each(found.begin(), last, [](const Run* run) { prefetch_line(run); });
+    std::for_each(found.begin(), last, [&](const Run* run) {
+      cut(*run, part, [&](std::size_t number, std::uint64_t window, const Run& piece) {
+        if (owner_[number] != rank) return;
+        for (std::uint64_t i = 0; i < piece.count; ++i) visit(peer, piece.at(i), window);
+      });
     });
-  });
+  }
 }
 
 }  // namespace tutti::collective

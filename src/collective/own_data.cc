@@ -26,16 +26,21 @@ class TargetSets {
 
 // The numbers of the targets that hold data of the list.
 std::vector<std::uint32_t> targets_of(std::span<const Run> list, const Stripes& stripes) {
-  std::vector<bool> seen(stripes.targets().size(), false);
+  const std::size_t targets = stripes.targets().size();
+  std::vector<char> seen(targets, false);
   std::vector<std::uint32_t> found;
   const auto add = [&](std::uint32_t target) {
-    if (!seen[target]) found.push_back(target);
+    if (seen[target]) return;
     seen[target] = true;
+    found.push_back(target);
   };
   for (const Run& run : list) {
-    if (found.size() == seen.size()) break;
-    if (run.length >= stripes.row() && stripes.regular())
-      for (std::uint32_t target = 0; target < seen.size(); ++target) add(target);
+    if (found.size() == targets) break;
+    const Stripes::Stripe first = stripes.at(run.offset);
+    if (run.count == 1 && run.offset + run.length <= first.end)  // as most runs of irregular lists
+      add(first.target);
+    else if (run.length >= stripes.row() && stripes.regular())
+      for (std::uint32_t target = 0; target < targets; ++target) add(target);
     else
       stripes.each_target_run({&run, 1}, [&](std::uint32_t target, const Run&) { add(target); });
   }

@@ -318,5 +318,24 @@ TEST(Plans, OfManyRanksStaySmall) {
   EXPECT_LE(stored, 3u * 256 * 256);
 }
 
+// More agents than there are marks of runs (TargetAgents): agents find their runs, and no others.
+TEST(Plans, OfManyTargetsAndIrregularListsAgree) {
+  for (const std::uint64_t seed : testing_support::seeds({1, 2})) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Prng random(seed);
+    Collective collective{Direction::kRead, {}};
+    for (Rank rank = 0; rank < 620; ++rank) {
+      std::uint64_t at = random.below(100 * kKiB);
+      for (auto& list = collective.lists.emplace_back(); list.size() < 30; at = list.back().at(0).end())
+        list.push_back({at + random.below(400 * kKiB), 1 + random.below(random.chance(0.1) ? 20000 : 500), 0, 1});
+    }
+    const Layout layout = Layout::round_robin(4_KiB, 300);
+    const Options options{.kind = PlanKind::kResonant, .agents_per_target = 2, .buffer = 64_KiB};
+    const auto plans = plan(collective, layout, options);
+    for (Rank rank = 0; rank < 620; rank += 31)
+      ASSERT_EQ(plan_rank(collective, layout, options, rank), plans[rank]) << rank;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::collective
