@@ -87,10 +87,10 @@ Stripes::Stripes(const Layout& layout)
   }
 }
 
-FileDomains::FileDomains(const PreparedLists& lists, const Options& options) : begin_(lists.begin) {
-  const auto ranks = static_cast<std::uint32_t>(lists.ranks());
-  const std::uint32_t aggregators = options.aggregators == 0 ? ranks : std::min(options.aggregators, ranks);
-  size_ = Divider(quotient_up(lists.end - lists.begin, aggregators));
+FileDomains::FileDomains(const PreparedLists& lists, const Options& options)
+    : begin_(lists.begin), aggregators_(static_cast<std::uint32_t>(lists.ranks())) {
+  if (options.aggregators > 0) aggregators_ = std::min(aggregators_, options.aggregators);
+  size_ = Divider(quotient_up(lists.end - lists.begin, aggregators_));
   buffer_ = Divider(options.buffer.count());
   windows_ = quotient_up(size_.divisor(), buffer_.divisor());
 }

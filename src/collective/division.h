@@ -118,6 +118,7 @@ class FileDomains {
   void each_in_domain(std::span<const Run> list, Rank rank, Visit&& visit) const;
 
   std::uint64_t begin_;
+  std::uint32_t aggregators_;
   Divider size_;
   Divider buffer_;
   std::uint64_t windows_ = 0;
@@ -231,6 +232,7 @@ void Stripes::each_target_run(std::span<const Run> list, Visit&& visit) const {
 
 template <typename Visit>
 void FileDomains::each_owned(const PreparedLists& lists, Rank rank, Visit&& visit) const {
+  if (rank >= aggregators_) return;  // its domain would begin after 2^64
   for (Rank peer = 0; peer < lists.ranks(); ++peer)
     each_in_domain(lists.lists[peer], rank,
                    [&](const Extent& extent, std::uint64_t window) { visit(peer, extent, window); });

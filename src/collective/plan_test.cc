@@ -76,6 +76,16 @@ TEST(TwoPhase, IsIndependentIfRanksAreNotInterleaved) {
   EXPECT_FALSE(plans[3].turn.after);
 }
 
+// The domains after the last aggregator's would begin at multiples of 2^63.
+TEST(TwoPhase, LeavesOtherRanksThanAggregatorsOut) {
+  constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
+  const Collective collective{Direction::kWrite, {{{0, 10, 0, 1}, {kEnd - 10, 10, 0, 1}}, {{20, 10, 0, 1}}, {}}};
+  const Options options{.kind = PlanKind::kTwoPhase, .aggregators = 1};
+  const auto plans = plan(collective, kFour, options);
+  EXPECT_TRUE(plans[2].requests.empty());
+  EXPECT_EQ(plan_rank(collective, kFour, options, 2), plans[2]);
+}
+
 TEST(TwoPhase, ReadsHolesButDoesNotWriteThem) {
   Collective sparse{Direction::kRead, {{{0, 10, 40, 4}}, {{20, 10, 40, 4}}}};
   const auto reads = plan(sparse, kFour, {.kind = PlanKind::kTwoPhase});
