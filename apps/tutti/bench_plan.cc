@@ -34,14 +34,20 @@ struct PlanRow {
 };
 
 // Ranks write blocks in turn. Regular: equal blocks, one run per rank. Irregular: every block has another size.
-collective::Collective lists_of(Rank ranks, bool regular) {
+// Scattered: ranks also have another order in every turn, so that the data of each rank is on all targets.
+collective::Collective lists_of(Rank ranks, std::string_view form) {
   collective::Collective collective{Direction::kWrite, {}};
   Prng random(1);
+  std::vector<std::uint64_t> shifts(kExtents, 0);
+  if (form == "scattered")
+    for (std::uint64_t& shift : shifts) shift = random.below(ranks);
   for (Rank rank = 0; rank < ranks; ++rank) {
     collective::AccessList list;
-    if (regular) list.push_back({rank * kBlock, kBlock, ranks * kBlock, kExtents});
-    for (std::uint64_t i = 0; !regular && i < kExtents; ++i)
-      list.push_back({(i * ranks + rank) * kBlock + random.below(2000), 1 + random.below(2000), 0, 1});
+    if (form == "regular") list.push_back({rank * kBlock, kBlock, ranks * kBlock, kExtents});
+    for (std::uint64_t i = 0; form != "regular" && i < kExtents; ++i) {
+      const std::uint64_t block = i * ranks + (rank + shifts[i]) % ranks;
+      list.push_back({block * kBlock + random.below(2000), 1 + random.below(2000), 0, 1});
+    }
     collective.lists.push_back(std::move(list));
   }
   return collective;
@@ -55,33 +61,35 @@ double milliseconds(Step step) {
   return static_cast<double>(std::clock() - start) * 1e3 / CLOCKS_PER_SEC;
 }
 
-// The slowest of some ranks: the agents of targets are among the first. Each is the fastest of three tries.
-Result<PlanRow> measure(const collective::Collective& collective, PlanKind kind, bool regular) {
+// One rank's own part: the slower of the rank with the largest part, an agent if there are agents, and the first rank.
+// Each is the fastest of five tries.
+Result<PlanRow> measure(const collective::Collective& collective, PlanKind kind, std::string_view form) {
   const Layout layout = Layout::round_robin(Bytes(64 << 10), 16);
   const collective::Options options{.kind = kind};
-  PlanRow row{.plan = name_of(kind), .lists = regular ? "regular" : "irregular"};
-  const auto ranks = static_cast<Rank>(collective.lists.size());
-  for (const Rank rank : {Rank{0}, Rank{1} % ranks, Rank{7} % ranks, ranks - 1}) {
-    double fastest = 1e9;
-    for (int i = 0; i < 3; ++i)
-      fastest = std::min(fastest, milliseconds([&] { (void)plan_rank(collective, layout, options, rank); }));
-    row.own = std::max(row.own, fastest);
-  }
+  PlanRow row{.plan = name_of(kind), .lists = std::string(form)};
   auto plans = plan_all(collective, layout, options);
   if (!plans) return Failure(plans.error());
   for (const auto& plan : *plans) row.stored += static_cast<double>(plan.extents.size());
-  row.stored /= static_cast<double>(ranks) * kExtents;
+  row.stored /= static_cast<double>(plans->size()) * kExtents;
+  const auto largest = std::ranges::max_element(*plans, {}, [](const auto& plan) { return plan.extents.size(); });
+  const auto agent = static_cast<Rank>(largest - plans->begin());
   plans->clear();
   row.all = milliseconds([&] { plans = plan_all(collective, layout, options); });
+  for (const Rank rank : {Rank{0}, agent}) {
+    double fastest = 1e9;
+    for (int i = 0; i < 5; ++i)
+      fastest = std::min(fastest, milliseconds([&] { (void)plan_rank(collective, layout, options, rank); }));
+    row.own = std::max(row.own, fastest);
+  }
   return row;
 }
 
 int run(const PlanArguments& arguments) {
   std::vector<PlanRow> rows;
-  for (const bool regular : {true, false}) {
-    const auto collective = lists_of(arguments.quick ? 128 : arguments.ranks, regular);
+  for (const char* form : {"regular", "irregular", "scattered"}) {
+    const auto collective = lists_of(arguments.quick ? 128 : arguments.ranks, form);
     for (const PlanKind kind : {PlanKind::kTwoPhase, PlanKind::kResonant, PlanKind::kTimed, PlanKind::kAuto}) {
-      auto row = measure(collective, kind, regular);
+      auto row = measure(collective, kind, form);
       if (!row) {
         print_error("tutti: bench plan: {}\n", row.error().message);
         return 1;
