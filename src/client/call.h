@@ -79,7 +79,8 @@ struct Call {
   bool pulled = false;                // the node asked for the payload
   bool unreadable = false;            // the memory of the payload cannot be read: repeating it would not help
   bool force_path = false;
-  int node_offset = 0;  // nodes to skip after `preferred`, because they are stopping or stuck
+  int node_offset = 0;     // nodes to skip after `preferred`, because they are stopping or stuck
+  TimePoint overdue_at{};  // on Clock::steady(): when it was last overdue at a node; {}: never
 };
 
 using CallPointer = std::shared_ptr<Call>;

@@ -47,8 +47,9 @@ void NodeLink::connected(Result<net::ConnectionPointer> connection, const std::f
         limits_.credit = early_credit_.credit.bytes;
         accepted = credit_to_accept();
       }
+      heard_ = clock_.steady();
       node_clock_ = {};
-      node_clock_.sample(connection_->welcome().now, clock_.steady());
+      node_clock_.sample(connection_->welcome().now, heard_);
     }
     early_credit_ = {};
   }
@@ -191,19 +192,46 @@ void NodeLink::await_reply(const CallPointer& call) {
   if (connection && wanted()) connection->await_reply(tag, wanted);
 }
 
+namespace {
+
+// A call whose reply nobody waits for.
+template <typename Request>
+std::shared_ptr<Call> make_silent_call(const Request& request) {
+  auto call = std::make_shared<FunctionCall<typename Request::Reply>>();
+  call->make = [request](const Call::Attempt& attempt) {
+    return net::Outgoing{.frame = wire::encode(request, {.tag = attempt.tag})};
+  };
+  call->report = [](const Result<typename Request::Reply>&) {};
+  return call;
+}
+
+}  // namespace
+
+void NodeLink::send_until_timeout(std::shared_ptr<Call> call) {
+  const auto now = clock_.steady();
+  call->give_up = now + options_.request_timeout;
+  send(std::move(call), now);
+}
+
 void NodeLink::forget(std::uint64_t file_key) {
   {
     Lock lock(mutex_);
     if (connection_ == nullptr || known_files_.erase(file_key) == 0) return;
   }
-  auto call = std::make_shared<FunctionCall<wire::CloseRequest::Reply>>();
-  call->make = [file_key](const Call::Attempt& attempt) {
-    return net::Outgoing{.frame = wire::encode(wire::CloseRequest{file_key}, {.tag = attempt.tag})};
-  };
-  call->report = [](const Result<wire::CloseRequest::Reply>&) {};
-  const auto now = clock_.steady();
-  call->give_up = now + options_.request_timeout;
-  send(std::move(call), now);
+  send_until_timeout(make_silent_call(wire::CloseRequest{file_key}));
+}
+
+TimePoint NodeLink::heard() const {
+  Lock lock(mutex_);
+  return connection_ != nullptr ? heard_ : TimePoint{};
+}
+
+void NodeLink::ping() {
+  {
+    Lock lock(mutex_);
+    if (!waiting_.empty()) return;
+  }
+  send_until_timeout(make_silent_call(wire::HealthRequest{}));
 }
 
 TimePoint NodeLink::next_deadline() {
@@ -272,7 +300,7 @@ void NodeLink::progress(const net::ConnectionPointer& from, const net::Incoming&
   {
     Lock lock(mutex_);
     if (from != connection_) return;
-    const TimePoint now = clock_.steady();
+    const TimePoint now = heard_ = clock_.steady();
     node_clock_.sample(progress->head.now, now);
     if (progress->syncing) sync_deadline_ = now + options_.request_timeout;
     if (!progress->moving || unanswered_ == 0) return;
@@ -339,8 +367,9 @@ void NodeLink::received(const net::ConnectionPointer& from, net::Incoming messag
   const auto* head = call->head();
   {
     Lock lock(mutex_);
-    if (head != nullptr && head->now != TimePoint{}) node_clock_.sample(head->now, clock_.steady());
-    if (!waiting_.empty()) pump(lock, clock_.steady());
+    const TimePoint now = heard_ = clock_.steady();
+    if (head != nullptr && head->now != TimePoint{}) node_clock_.sample(head->now, now);
+    if (!waiting_.empty()) pump(lock, now);
   }
   if (message.unwritable) return call->done(fail(ErrorCode::kIo, "the memory to read into cannot be written", EFAULT));
   if (!message.payload.empty()) call->keep_payload(std::move(message));

@@ -60,6 +60,11 @@ class NodeLink final : public net::Handler {
   // LinkEvents::watch() will be called for the next one.
   TimePoint next_deadline();
   bool is_up() const;
+  // When the node last sent something, on Clock::steady(). TimePoint{}: the link is down.
+  TimePoint heard() const;
+  // Sends a request that the node answers at once. Without an answer it is overdue as any call. Does nothing if calls
+  // wait for the node's limits.
+  void ping();
   // The call without a reply that was submitted first.
   struct Oldest {
     TimePoint submitted = TimePoint::max();  // max(): there is none
@@ -77,6 +82,7 @@ class NodeLink final : public net::Handler {
  private:
   bool fits(const Call& call) const TUTTI_REQUIRES(mutex_);
   bool may_send_payload(const Call& call) const TUTTI_REQUIRES(mutex_);
+  void send_until_timeout(std::shared_ptr<Call> call);
   void release(const Call& call) TUTTI_REQUIRES(mutex_);
   std::optional<std::uint64_t> credit_to_accept() TUTTI_REQUIRES(mutex_);
   static void accept_credit(const net::ConnectionPointer& connection, const std::optional<std::uint64_t>& number);
@@ -123,6 +129,7 @@ class NodeLink final : public net::Handler {
   std::uint64_t used_credit_ TUTTI_GUARDED_BY(mutex_) = 0;
   std::optional<std::uint64_t> new_credit_ TUTTI_GUARDED_BY(mutex_);  // number of the last wire::Credit, until accepted
   net::PeerClock node_clock_ TUTTI_GUARDED_BY(mutex_);                // sampled from the Welcome and from replies
+  TimePoint heard_ TUTTI_GUARDED_BY(mutex_);
   // The node's last reports of progress plus the request timeout, on Clock::steady().
   TimePoint queue_deadline_ TUTTI_GUARDED_BY(mutex_);  // also the deadline of wire::Renew
   TimePoint sync_deadline_ TUTTI_GUARDED_BY(mutex_);

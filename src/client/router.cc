@@ -14,7 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Duration kReconnect = 1s;
-constexpr Duration kBusy = 20ms;  // until a busy node is tried again
+constexpr Duration kBusy = 20ms;    // until a busy node is tried again
+constexpr std::size_t kPinged = 3;  // nodes that are pinged when one is lost
 
 }  // namespace
 
@@ -108,13 +109,24 @@ void Router::send_or_wait(CallPointer call, TimePoint now, TimePoint next_try) {
   call->done(fail(ErrorCode::kUnreachable, options_.cluster.nodes[call->preferred].name + " has restarted"));
 }
 
-// To the preferred node if it is up, else to the next node that is up.
 bool Router::try_send(const CallPointer& call, TimePoint now) {
+  if (call->overdue_at != TimePoint{} && send_to_next(call, now, call->overdue_at)) return true;
+  return send_to_next(call, now, TimePoint{});
+}
+
+// To the preferred node if it is up, else to the next node that is up. Only to nodes that sent something since then.
+bool Router::send_to_next(const CallPointer& call, TimePoint now, TimePoint heard_since) {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const auto node = (call->preferred + static_cast<std::size_t>(call->node_offset) + i) % links_.size();
+    if (heard_since != TimePoint{} && links_[node]->heard() < heard_since) continue;
     if (links_[node]->send(call, now)) return true;
   }
   return false;
+}
+
+// Only a few nodes, because all clients may lose a node at the same time.
+void Router::ping_next(std::size_t lost) {
+  for (std::size_t i = 1; i < std::min(links_.size(), kPinged + 1); ++i) links_[(lost + i) % links_.size()]->ping();
 }
 
 void Router::later(TimePoint when, CallPointer call) {
@@ -155,9 +167,15 @@ void Router::lost(std::size_t link, std::vector<CallPointer> sent, std::vector<C
     next_try_[link] = why.code == ErrorCode::kTimeout ? now + kReconnect : std::max(now, last_try_[link] + kReconnect);
     wake_at(next_try_[link]);
   }
-  for (auto& call : unsent) later(now, std::move(call));
+  const bool overdue = why.code == ErrorCode::kTimeout;
+  const auto at_once = overdue ? now + kBusy : now;  // until the answers to pings have arrived
+  if (overdue) ping_next(link);
+  for (auto& call : unsent) {
+    if (overdue) call->overdue_at = now;
+    later(at_once, std::move(call));
+  }
   for (auto& call : sent) {
-    if (why.code == ErrorCode::kTimeout) ++call->node_offset;  // this node may be reachable and not work
+    if (overdue) ++call->node_offset, call->overdue_at = now;  // this node may be reachable and not work
     if (call->work == Work::kSync) {                           // the time in which it ran does not count
       const TimePoint began = call->deadline - options_.cluster.request_timeout;
       call->give_up = std::min(call->give_up + (now - began), call->sync_limit);
@@ -168,7 +186,7 @@ void Router::lost(std::size_t link, std::vector<CallPointer> sent, std::vector<C
                       fmt::format("{} was lost; the request may or may not have been applied: {}", name, why.message)));
       continue;
     }
-    const auto when = call->retry == Retry::kAnytime ? now : call->deadline + call->fence_time;
+    const auto when = call->retry == Retry::kAnytime ? at_once : call->deadline + call->fence_time;
     later(when, std::move(call));
   }
 }

@@ -20,6 +20,9 @@ namespace tutti {
 // Retry::kAfterFence is sent to another node only after its deadline plus the cluster's fence time: by then the lost
 // node has applied it, or never will (docs/design/fencing.md). A call that needs a boot fails with kUnreachable once
 // its preferred node has another one.
+//
+// Half-open connections are noticed only when a call is overdue. So if a call is overdue at a node, the next nodes are
+// pinged, and the call is sent to a node that has sent something since, if there is one.
 class Router final : public LinkEvents {
  public:
   struct Options {
@@ -61,6 +64,8 @@ class Router final : public LinkEvents {
 
  private:
   bool try_send(const CallPointer& call, TimePoint now);
+  bool send_to_next(const CallPointer& call, TimePoint now, TimePoint heard_since);
+  void ping_next(std::size_t lost);
   void send_or_wait(CallPointer call, TimePoint now, TimePoint next_try);
   void later(TimePoint when, CallPointer call);
   std::string describe_retry(const Call& call, TimePoint now, TimePoint when) const;

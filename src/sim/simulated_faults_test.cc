@@ -237,5 +237,38 @@ TEST_F(SimulatedFaults, ABlockThatAnotherMachineOverwritesIsStableFirst) {
   EXPECT_EQ(content(0), 'a');
 }
 
+// One after the other would take the request timeout and the fence time for each node.
+TEST(HalfOpenConnections, OfAllNodesAreFoundTogether) {
+  constexpr Duration kRequestTimeout = 5s, kFence = 2s;
+  SimulatedCluster::Options options;
+  options.nodes = 6;
+  options.clients = 1;
+  options.cluster.request_timeout = kRequestTimeout;
+  options.cluster.fence_time = kFence;
+  SimulatedCluster cluster(options);
+  SimulatedClient& client = cluster.add_client("client");
+  client.start([](const Result<void>&) {});
+  const auto run_until = [&](const std::function<bool()>& done) {
+    while (!done() && cluster.simulator().run_next()) {
+    }
+  };
+  std::shared_ptr<OpenFile> file;
+  client.async().open("x", {.write = true, .create = true},
+                      [&](Result<std::shared_ptr<OpenFile>> opened) { file = opened.value_or(nullptr); });
+  run_until([&] { return file != nullptr; });
+  ASSERT_TRUE(file);
+
+  for (std::size_t node = 0; node < options.nodes; ++node)
+    cluster.network().forget_connections(cluster.node(node).process());
+  const std::vector<std::byte> data(4096);
+  const Nanoseconds begin = cluster.simulator().now();
+  bool written = false;
+  file->write({{0, data}}, [&](const Result<std::size_t>& done) { written = done.has_value(); });
+  run_until([&] { return written; });
+  const Duration took(cluster.simulator().now() - begin);
+  EXPECT_GE(took, kRequestTimeout + kFence) << "the write may have reached its node";
+  EXPECT_LE(took, 2 * kRequestTimeout + kFence);
+}
+
 }  // namespace
 }  // namespace tutti::sim
