@@ -30,9 +30,17 @@ if(BUILD_TESTING)
     HEADERS <gmock/gmock.h> ${TUTTI_HEADERS})
 endif()
 
-# Several sources of a module are compiled together, so that headers and templates are compiled less often. Switched off by
-# preset dev, where one changed file should be compiled alone.
-set(TUTTI_JOINED_SOURCES 6 CACHE STRING "sources of a module that are compiled together; 1: each alone")
+# Several sources of a module or of a test program are compiled together, so that headers and templates are compiled less
+# often. Switched off by preset dev, where one changed file should be compiled alone.
+set(TUTTI_JOINED_SOURCES 6 CACHE STRING "sources of a module or test program that are compiled together; 1: each alone")
+
+function(tutti_join_sources target)
+  if(TUTTI_JOINED_SOURCES GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TUTTI_JOINED_SOURCES})
+    # gcc takes a joined source for a header, and warns of types in unnamed namespaces that other sources could see.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
 
 # tutti_module(NAME [SEPARATE] [USES module...] [LINKS library...])
 # A folder: every .cc but the tests and main.cc becomes library tutti_NAME, all *_test.cc one test program. SEPARATE:
@@ -45,10 +53,8 @@ function(tutti_module name)
   target_include_directories(tutti_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
   target_compile_options(tutti_${name} PRIVATE ${TUTTI_WARNINGS})
   target_precompile_headers(tutti_${name} REUSE_FROM tutti_headers)
-  if(NOT arg_SEPARATE AND TUTTI_JOINED_SOURCES GREATER 1)
-    set_target_properties(tutti_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${TUTTI_JOINED_SOURCES})
-    # gcc takes a joined source for a header, and warns of types in unnamed namespaces that other sources could see.
-    target_compile_options(tutti_${name} PRIVATE -Wno-subobject-linkage)
+  if(NOT arg_SEPARATE)
+    tutti_join_sources(tutti_${name})
   endif()
   list(TRANSFORM arg_USES PREPEND tutti_)
   target_link_libraries(tutti_${name} PUBLIC ${arg_USES} ${arg_LINKS} fmt::fmt Threads::Threads)
@@ -98,6 +104,7 @@ function(tutti_test name)
   add_executable(${name}_test ${arg_SOURCES})
   target_compile_options(${name}_test PRIVATE ${TUTTI_TEST_OPTIONS})
   target_precompile_headers(${name}_test REUSE_FROM tutti_test_headers)
+  tutti_join_sources(${name}_test)
   list(TRANSFORM arg_USES PREPEND tutti_)
   target_link_libraries(${name}_test PRIVATE ${arg_USES} ${arg_LINKS} GTest::gmock GTest::gtest_main fmt::fmt)
   add_test(NAME ${name} COMMAND ${name}_test --gtest_brief=1)

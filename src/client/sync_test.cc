@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kStripe = 4096;
+constexpr std::uint64_t kSyncStripe = 4096;
 
 class SyncTest : public testing::Test {
  protected:
@@ -23,7 +23,7 @@ class SyncTest : public testing::Test {
       nodes_.push_back(std::make_unique<FakeNode>(disk_, name));
       cluster.nodes.push_back({name, "local:" + name, {i}});
     }
-    cluster.stripe_size = Bytes(kStripe);
+    cluster.stripe_size = Bytes(kSyncStripe);
     ClientOptions options{.cluster = cluster, .application = 77, .job = "test"};
     options.sync_timeout = 200ms;
     auto client = Client::connect(options);
@@ -47,7 +47,7 @@ class SyncTest : public testing::Test {
 
 // The second stripe's node: a sync without unsynced writes asks the node of the first one only.
 TEST_F(SyncTest, AFailedSyncForgetsNoWritesThatAreNotLost) {
-  ASSERT_TRUE(file_->write(kStripe, std::vector<std::byte>(kStripe)));
+  ASSERT_TRUE(file_->write(kSyncStripe, std::vector<std::byte>(kSyncStripe)));
   FakeNode& node = *nodes_[file_->layout().targets[1]];
   node.stall();
   ASSERT_EQ(file_->fsync(false).error().code, ErrorCode::kTimeout);

@@ -78,8 +78,8 @@ TEST(TwoPhase, IsIndependentIfRanksAreNotInterleaved) {
 
 // The domains after the last aggregator's would begin at multiples of 2^63.
 TEST(TwoPhase, LeavesOtherRanksThanAggregatorsOut) {
-  constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
-  const Collective collective{Direction::kWrite, {{{0, 10, 0, 1}, {kEnd - 10, 10, 0, 1}}, {{20, 10, 0, 1}}, {}}};
+  constexpr std::uint64_t kLast = std::uint64_t{1} << 63;
+  const Collective collective{Direction::kWrite, {{{0, 10, 0, 1}, {kLast - 10, 10, 0, 1}}, {{20, 10, 0, 1}}, {}}};
   const Options options{.kind = PlanKind::kTwoPhase, .aggregators = 1};
   const auto plans = plan(collective, kFour, options);
   EXPECT_TRUE(plans[2].requests.empty());
@@ -282,16 +282,16 @@ TEST(Plans, RefuseWrongInput) {
 
 // Offsets up to the end of any file, and the largest layouts: no size overflows, no byte is lost.
 TEST(Plans, OfTheLargestFiles) {
-  constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
+  constexpr std::uint64_t kLast = std::uint64_t{1} << 63;
   for (const std::uint64_t seed : testing_support::seeds({1, 2, 3})) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Prng random(seed);
     for (int i = 0; i < 300; ++i) {
       Collective collective{Direction::kWrite, {}};
       std::vector<Extent> all;
-      for (std::uint64_t rank = 0, at = random.below(kEnd / 2); rank < 1 + i % 7u; ++rank) {
-        at = std::min(kEnd - 1000, at + random.below(kEnd >> random.below(60)));
-        all.push_back({at, std::min<std::uint64_t>(kEnd - at, 1 + random.below(5000))});
+      for (std::uint64_t rank = 0, at = random.below(kLast / 2); rank < 1 + i % 7u; ++rank) {
+        at = std::min(kLast - 1000, at + random.below(kLast >> random.below(60)));
+        all.push_back({at, std::min<std::uint64_t>(kLast - at, 1 + random.below(5000))});
         collective.lists.push_back({{all.back().offset, all.back().length, 0, 1}});
       }
       Layout layout = Layout::round_robin(Bytes(1 + random.below(std::uint64_t{1} << (10 + random.below(31)))),

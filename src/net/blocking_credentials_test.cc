@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const ClusterKey kKey(32, std::byte{42});
+const ClusterKey kCredentialKey(32, std::byte{42});
 
 // A credential is the content itself. Checks wait until the test allows them.
 class HangingService final : public CredentialService {
@@ -49,14 +49,14 @@ class HangingService final : public CredentialService {
   bool open_ = false;
 };
 
-struct Server : Handler {
+struct CredentialServer : Handler {
   void received(const ConnectionPointer& from, Incoming message) override {
     from->send({.frame = wire::encode(wire::HealthReply{.node = "server"}, {.tag = message.header.tag})});
   }
   void closed(const ConnectionPointer&, const Error&) override {}
 };
 
-struct Client : Handler {
+struct CredentialClient : Handler {
   void received(const ConnectionPointer&, Incoming) override { answered.set_value(); }
   void closed(const ConnectionPointer&, const Error&) override { ended.set_value(); }
   std::promise<void> answered, ended;
@@ -65,12 +65,12 @@ struct Client : Handler {
 class BlockingCredentials : public testing::Test {
  protected:
   void listen(Duration handshake_timeout) {
-    ListenOptions options{.key = kKey, .munge = true, .credentials = service_};
+    ListenOptions options{.key = kCredentialKey, .munge = true, .credentials = service_};
     options.handshake_timeout = handshake_timeout;
     listener_ = transport_->listen({Endpoint::Kind::kTcp, "127.0.0.1", 0}, options, server_).value();
   }
   // Begins to connect with a credential.
-  std::future<Result<ConnectionPointer>> begin(Client& client) {
+  std::future<Result<ConnectionPointer>> begin(CredentialClient& client) {
     auto promise = std::make_shared<std::promise<Result<ConnectionPointer>>>();
     ConnectOptions options{.munge = true, .credentials = own_};
     options.timeout = 20s;
@@ -79,7 +79,7 @@ class BlockingCredentials : public testing::Test {
     return promise->get_future();
   }
 
-  Server server_;
+  CredentialServer server_;
   std::shared_ptr<HangingService> service_ = std::make_shared<HangingService>();
   std::shared_ptr<HangingService> own_ = [] {
     auto open = std::make_shared<HangingService>();
@@ -93,10 +93,10 @@ class BlockingCredentials : public testing::Test {
 
 TEST_F(BlockingCredentials, OtherClientsAreServedWhileACheckHangs) {
   listen(20s);
-  Client first, second;
+  CredentialClient first, second;
   auto connecting = begin(first);
   ASSERT_TRUE(service_->hangs());
-  auto connected = connect_and_wait(*clients_, listener_->endpoint(), {.key = kKey}, second);
+  auto connected = connect_and_wait(*clients_, listener_->endpoint(), {.key = kCredentialKey}, second);
   ASSERT_TRUE(connected) << connected.error().message;
   (*connected)->send({.frame = wire::encode(wire::HealthRequest{}, {.tag = 1})});
   EXPECT_EQ(second.answered.get_future().wait_for(20s), std::future_status::ready);
@@ -107,18 +107,18 @@ TEST_F(BlockingCredentials, OtherClientsAreServedWhileACheckHangs) {
   (*late)->send({.frame = wire::encode(wire::HealthRequest{}, {.tag = 1})});
   EXPECT_EQ(first.answered.get_future().wait_for(20s), std::future_status::ready);
   for (const auto& connection : {*connected, *late}) connection->close({ErrorCode::kStopped, "the test is over"});
-  for (Client* client : {&first, &second}) client->ended.get_future().wait();
+  for (CredentialClient* client : {&first, &second}) client->ended.get_future().wait();
 }
 
 TEST_F(BlockingCredentials, AHandshakeThatTakesTooLongIsEnded) {
   listen(100ms);
-  Client client;
+  CredentialClient client;
   auto connecting = begin(client);
   ASSERT_TRUE(service_->hangs());
   EXPECT_FALSE(connecting.get());
   service_->open();  // its result belongs to no connection any more
-  Client other;
-  const auto connected = connect_and_wait(*clients_, listener_->endpoint(), {.key = kKey}, other);
+  CredentialClient other;
+  const auto connected = connect_and_wait(*clients_, listener_->endpoint(), {.key = kCredentialKey}, other);
   ASSERT_TRUE(connected);
   (*connected)->close({ErrorCode::kStopped, "the test is over"});
   other.ended.get_future().wait();
@@ -126,7 +126,7 @@ TEST_F(BlockingCredentials, AHandshakeThatTakesTooLongIsEnded) {
 
 TEST_F(BlockingCredentials, TheNodeStopsWhileACheckHangs) {
   listen(20s);
-  Client client;
+  CredentialClient client;
   auto connecting = begin(client);
   ASSERT_TRUE(service_->hangs());
   listener_.reset();

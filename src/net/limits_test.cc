@@ -27,7 +27,7 @@ constexpr std::size_t kLarge = wire::kMaxPayload;
 constexpr std::size_t kMedium = 128 << 10;  // fits into the buffers of a socket; not a small payload
 
 // Answers writes at once, or keeps them.
-class Server : public Handler {
+class LimitedServer : public Handler {
  public:
   void received(const ConnectionPointer& from, Incoming message) override {
     ++received_;
@@ -89,7 +89,7 @@ class LimitsTest : public testing::Test {
     return condition();
   }
 
-  Server server_;
+  LimitedServer server_;
   const std::shared_ptr<BufferPool> pool_ = BufferPool::create(Bytes(kLarge));  // one large payload
   Endpoint endpoint_{.kind = Endpoint::Kind::kUnix, .name = "/tmp/tutti-limits-" + std::to_string(::getpid())};
   std::unique_ptr<Transport> transport_;

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kPayload = 128 << 10;
 
 // Answers nothing.
-class Server : public Handler {
+class OwedServer : public Handler {
  public:
   void received(const ConnectionPointer& from, Incoming message) override {
     {
@@ -61,7 +61,7 @@ class Server : public Handler {
 };
 
 // Sends its payload when it is asked for.
-struct Client : Handler {
+struct OwingClient : Handler {
   void received(const ConnectionPointer& from, Incoming message) override {
     if (message.header.type != wire::Type::kPull || silent) return;
     Outgoing out;
@@ -107,8 +107,8 @@ class OwedPayloads : public testing::Test {
   void pull() { server_.writer()->send({.frame = wire::encode(wire::Pull{.write = 1}, {})}); }
 
   const Endpoint endpoint_{Endpoint::Kind::kLocal, "owed", 0};
-  Server server_;
-  Client writer_, other_;
+  OwedServer server_;
+  OwingClient writer_, other_;
   std::unique_ptr<Transport> transport_, clients_;
   std::unique_ptr<Listener> listener_;
   ConnectionPointer first_, second_;

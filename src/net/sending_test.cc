@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kHalf = 1 << 20;
-const ClusterKey kKey(32, std::byte{42});
+const ClusterKey kSendingKey(32, std::byte{42});
 
 // Its first half can be read, the second one cannot.
 class BadMemory {
@@ -43,7 +43,7 @@ Outgoing health(std::uint64_t tag) {
   return {.frame = wire::encode(wire::HealthRequest{}, {.tag = tag})};
 }
 
-class Server : public Handler {
+class SendingServer : public Handler {
  public:
   void received(const ConnectionPointer& from, Incoming message) override {
     from->send({.frame = wire::encode(wire::HealthReply{.node = "server"}, {.tag = message.header.tag})});
@@ -51,7 +51,7 @@ class Server : public Handler {
   void closed(const ConnectionPointer&, const Error&) override {}
 };
 
-class Client : public Handler {
+class SendingClient : public Handler {
  public:
   std::function<void(Connection&)> on_first;  // called for the reply with tag 1, on the loop's thread
 
@@ -110,8 +110,8 @@ class SendingTest : public testing::TestWithParam<std::tuple<Endpoint::Kind, boo
     size_ = by_reference ? 256 << 10 : 4096;
     Endpoint endpoint{kind, "/tmp/tutti-sending-" + std::to_string(::getpid()) + ".sock", 0};
     if (kind == Endpoint::Kind::kTcp) endpoint.name = "127.0.0.1";
-    listener_ = transport_->listen(endpoint, {.key = kKey, .by_reference = by_reference}, server_).value();
-    connection_ = connect_and_wait(*transport_, listener_->endpoint(), {.key = kKey}, client_).value();
+    listener_ = transport_->listen(endpoint, {.key = kSendingKey, .by_reference = by_reference}, server_).value();
+    connection_ = connect_and_wait(*transport_, listener_->endpoint(), {.key = kSendingKey}, client_).value();
   }
   void TearDown() override {
     connection_->close({ErrorCode::kStopped, "the test is over"});
@@ -120,8 +120,8 @@ class SendingTest : public testing::TestWithParam<std::tuple<Endpoint::Kind, boo
 
   std::size_t size_ = 0;
   BadMemory memory_;
-  Server server_;
-  Client client_;
+  SendingServer server_;
+  SendingClient client_;
   std::unique_ptr<Transport> transport_ = Transport::create({}).value();
   std::unique_ptr<Listener> listener_;
   ConnectionPointer connection_;
@@ -147,13 +147,13 @@ TEST_P(SendingTest, BadMemoryFailsOnlyItsOwnRequest) {
 }
 
 TEST_P(SendingTest, NoThreadWaitsForTheReplyToARequestThatCannotBeSent) {
-  Client other;  // keeps the loop busy, so that the error is reported late
+  SendingClient other;  // keeps the loop busy, so that the error is reported late
   std::promise<void> busy, go_on;
   other.on_first = [&](Connection&) {
     busy.set_value();
     go_on.get_future().wait();
   };
-  auto second = connect_and_wait(*transport_, listener_->endpoint(), {.key = kKey}, other).value();
+  auto second = connect_and_wait(*transport_, listener_->endpoint(), {.key = kSendingKey}, other).value();
   second->send(health(1));
   busy.get_future().wait();
   auto waiting = std::async(std::launch::async, [&] {

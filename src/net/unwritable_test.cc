@@ -16,10 +16,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kSize = 1 << 20;
-const ClusterKey kKey(32, std::byte{42});
+const ClusterKey kUnwritableKey(32, std::byte{42});
 
 // Answers reads with 'x'.
-class Server : public Handler {
+class LargeServer : public Handler {
  public:
   void received(const ConnectionPointer& from, Incoming message) override {
     const auto request = wire::decode<wire::ReadRequest>(message.header, message.body).value();
@@ -37,7 +37,7 @@ class Server : public Handler {
   std::shared_ptr<BufferPool> pool_ = BufferPool::create(Bytes(64 << 20));
 };
 
-class Client : public Handler {
+class LargeClient : public Handler {
  public:
   ReplyMemory reply_memory(const wire::Header& header, std::span<const std::byte>) override {
     std::lock_guard lock(mutex_);
@@ -86,13 +86,13 @@ class UnwritableTest : public testing::TestWithParam<std::tuple<Endpoint::Kind, 
 // The memory ends within the payload, or is bad from the beginning.
 TEST_P(UnwritableTest, OnlyTheReplyItselfIsLost) {
   const auto [kind, size, awaits] = GetParam();
-  Server server;
-  Client client;
+  LargeServer server;
+  LargeClient client;
   const auto transport = Transport::create({}).value();
   Endpoint endpoint{kind, "/tmp/tutti-unwritable-" + std::to_string(::getpid()) + ".sock", 0};
   if (kind == Endpoint::Kind::kTcp) endpoint.name = "127.0.0.1";
-  const auto listener = transport->listen(endpoint, {.key = kKey}, server).value();
-  const auto connection = connect_and_wait(*transport, listener->endpoint(), {.key = kKey}, client).value();
+  const auto listener = transport->listen(endpoint, {.key = kUnwritableKey}, server).value();
+  const auto connection = connect_and_wait(*transport, listener->endpoint(), {.key = kUnwritableKey}, client).value();
   auto* const memory =
       static_cast<std::byte*>(::mmap(nullptr, 2 * kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ASSERT_EQ(::mprotect(memory + kSize, kSize, PROT_READ), 0);

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr UserId kOther = 4711;
+constexpr UserId kSecondUser = 4711;
 
 class OpenFilesTest : public testing::Test {
  protected:
@@ -57,9 +57,10 @@ class OpenFilesTest : public testing::Test {
     node_ = std::move(*started);
   }
   std::unique_ptr<TestClient> other_user() {
-    return std::make_unique<TestClient>(node_->endpoints().back(),
-                                        net::ConnectOptions{.key = net::load_key(base_ / "key").value(),
-                                                            .claim = wire::Identity{.uid = kOther, .gid = kOther}});
+    return std::make_unique<TestClient>(
+        node_->endpoints().back(),
+        net::ConnectOptions{.key = net::load_key(base_ / "key").value(),
+                            .claim = wire::Identity{.uid = kSecondUser, .gid = kSecondUser}});
   }
   static wire::FileReference create(TestClient& client, const std::string& path, std::uint64_t key) {
     const auto made = client.call(wire::CreateRequest{.path = path});

@@ -8,10 +8,10 @@
 namespace tutti {
 namespace {
 
-using std::chrono::milliseconds;
+using namespace std::chrono_literals;
 
 TEST(SchedulerInAnEventLoop, SaysWhenToAskAgain) {
-  ManualClock clock(TimePoint(milliseconds(100)));
+  ManualClock clock(TimePoint(100ms));
   Scheduler::Options options{
       .policy = "twins", .policy_options = {{"width", "10ms"}, {"mode", "strict"}, {"targets", "2"}}, .clock = &clock};
   auto scheduler = Scheduler::create(options).value();
@@ -22,12 +22,12 @@ TEST(SchedulerInAnEventLoop, SaysWhenToAskAgain) {
 
   ASSERT_TRUE(scheduler->add({.id = 1, .length = Bytes(1), .target = 1}));
   EXPECT_EQ(scheduler->try_next(batches, again), 0U) << "the other target's window";
-  EXPECT_EQ(again, TimePoint(milliseconds(110)));
-  clock.set(TimePoint(milliseconds(105)));
+  EXPECT_EQ(again, TimePoint(110ms));
+  clock.set(TimePoint(105ms));
   EXPECT_EQ(scheduler->try_next(batches, again), 0U);
   clock.set(again);
   ASSERT_EQ(scheduler->try_next(batches, again), 1U);
-  EXPECT_EQ(batches[0].held, milliseconds(10)) << "asking again in between does not shorten the wait";
+  EXPECT_EQ(batches[0].held, 10ms) << "asking again in between does not shorten the wait";
   scheduler->complete(batches[0]);
 }
 

@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing_support::make;
 using testing_support::next_ids;
 
-Request piece(RequestId id, std::uint64_t block, FileId file = 1) {
+Request block_request(RequestId id, std::uint64_t block, FileId file = 1) {
   return {.id = id, .file = file, .offset = block * 8192, .length = 8_KiB, .direction = Direction::kWrite};
 }
 
@@ -40,47 +40,47 @@ class Predicting : public testing::TestWithParam<std::string> {
 
 TEST_P(Predicting, WaitsForTheAggregationAndGoesWhenItIsComplete) {
   auto policy = make_predicting();
-  policy->add(piece(1, 0), start_);
+  policy->add(block_request(1, 0), start_);
   const Decision wait = policy->next(start_);
   ASSERT_TRUE(std::holds_alternative<WaitUntil>(wait));
   EXPECT_EQ(std::get<WaitUntil>(wait).at, start_ + 60us) << "last minus first expected arrival";
-  policy->add(piece(3, 2), start_ + 10us);  // in any order
-  policy->add(piece(2, 1), start_ + 20us);
+  policy->add(block_request(3, 2), start_ + 10us);  // in any order
+  policy->add(block_request(2, 1), start_ + 20us);
   EXPECT_THAT(next_ids(*policy, start_ + 20us), ElementsAre());
   EXPECT_EQ(policy->waiting(), 3u);
-  policy->add(piece(4, 3), start_ + 30us);
+  policy->add(block_request(4, 3), start_ + 30us);
   EXPECT_THAT(next_ids(*policy, start_ + 30us), ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(policy->waiting(), 0u);
 }
 
 TEST_P(Predicting, TimeThatHasBeenWaitedIsSubtracted) {
   auto policy = make_predicting();
-  policy->add(piece(1, 0), start_);
+  policy->add(block_request(1, 0), start_);
   const Decision wait = policy->next(start_ + 50us);
   ASSERT_TRUE(std::holds_alternative<WaitUntil>(wait));
   EXPECT_EQ(std::get<WaitUntil>(wait).at, start_ + 60us);
   auto late = make_predicting();
-  late->add(piece(1, 0), start_);
+  late->add(block_request(1, 0), start_);
   EXPECT_THAT(next_ids(*late, start_ + 60us), ElementsAre(1));
 }
 
 TEST_P(Predicting, WaitsOnceAndServesWhatHasCome) {
   auto policy = make_predicting();
-  policy->add(piece(1, 0), start_);
+  policy->add(block_request(1, 0), start_);
   EXPECT_THAT(next_ids(*policy, start_), ElementsAre());
-  policy->add(piece(3, 2), start_ + 10us);
+  policy->add(block_request(3, 2), start_ + 10us);
   EXPECT_THAT(next_ids(*policy, start_ + 60us), ElementsAre(1)) << "what does not adjoin goes by itself";
   EXPECT_THAT(next_ids(*policy, start_ + 60us), ElementsAre(3));
-  policy->add(piece(4, 3), start_ + 70us);
+  policy->add(block_request(4, 3), start_ + 70us);
   EXPECT_THAT(next_ids(*policy, start_ + 70us), ElementsAre(4)) << "the rest of the aggregation does not wait again";
 }
 
 TEST_P(Predicting, OthersAreServedMeanwhile) {
   auto policy = make_predicting();
-  policy->add(piece(1, 0), start_);
+  policy->add(block_request(1, 0), start_);
   EXPECT_THAT(next_ids(*policy, start_), ElementsAre());
-  policy->add(piece(20, 0, 5), start_ + 1us);
-  policy->add(piece(21, 9), start_ + 1us);
+  policy->add(block_request(20, 0, 5), start_ + 1us);
+  policy->add(block_request(21, 9), start_ + 1us);
   std::vector<RequestId> served;
   for (int i = 0; i < 2; ++i)
     for (const RequestId id : next_ids(*policy, start_ + 2us)) served.push_back(id);
@@ -89,10 +89,10 @@ TEST_P(Predicting, OthersAreServedMeanwhile) {
 
 TEST_P(Predicting, AHeldRequestCanBeCancelledAndIsNotTakenTwice) {
   auto policy = make_predicting();
-  policy->add(piece(1, 0), start_);
-  policy->add(piece(2, 1), start_);
+  policy->add(block_request(1, 0), start_);
+  policy->add(block_request(2, 1), start_);
   EXPECT_THAT(next_ids(*policy, start_), ElementsAre());
-  EXPECT_FALSE(policy->add(piece(2, 7), start_));
+  EXPECT_FALSE(policy->add(block_request(2, 7), start_));
   EXPECT_TRUE(policy->waits(2));
   ASSERT_TRUE(policy->cancel(2));
   EXPECT_FALSE(policy->waits(2));
@@ -107,17 +107,17 @@ TEST_P(Predicting, AHeldRequestCanBeCancelledAndIsNotTakenTwice) {
 
 TEST_P(Predicting, AClockThatGoesBackEndsTheWait) {
   auto policy = make_predicting();
-  policy->add(piece(1, 0), start_);
+  policy->add(block_request(1, 0), start_);
   EXPECT_THAT(next_ids(*policy, start_), ElementsAre());
   EXPECT_THAT(next_ids(*policy, start_ - 1h), ElementsAre(1));
 }
 
 TEST_P(Predicting, WhatIsHeldTooLongGoesInOrderOfArrival) {
   auto policy = make_predicting({{"patience", "100us"}});
-  policy->add(piece(1, 0), start_);
+  policy->add(block_request(1, 0), start_);
   EXPECT_THAT(next_ids(*policy, start_), ElementsAre());
-  policy->add(piece(2, 1), start_ + 5us);
-  policy->add(piece(3, 50, 9), start_ + 6us);
+  policy->add(block_request(2, 1), start_ + 5us);
+  policy->add(block_request(3, 50, 9), start_ + 6us);
   const TimePoint late = start_ + 1s;
   EXPECT_THAT(next_ids(*policy, late), ElementsAre(1)) << "alone: it is overdue";
   EXPECT_THAT(next_ids(*policy, late), ElementsAre(2));
@@ -130,7 +130,7 @@ TEST_P(Predicting, APredictionThatDoesNotPayIsDropped) {
   TimePoint now = start_;
   int waits = 0;
   for (int i = 0; i < 200; ++i, now += 300ms) {
-    policy->add(piece(static_cast<RequestId>(i), 0), now);
+    policy->add(block_request(static_cast<RequestId>(i), 0), now);
     Decision decision = policy->next(now);
     TimePoint dispatched = now;
     if (const auto* wait = std::get_if<WaitUntil>(&decision)) {
@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Merging, Predicting, testing::Values("to", "sjf", "hbrr
 
 TEST(PredictionOption, OffMeansNoWaits) {
   auto policy = std::move(*make_policy("mlf", {}, {}, predictions()));
-  policy->add(piece(1, 0), TimePoint{1h});
+  policy->add(block_request(1, 0), TimePoint{1h});
   EXPECT_THAT(next_ids(*policy, TimePoint{1h}), ElementsAre(1));
   EXPECT_FALSE(make_policy("mlf", {{"prediction", "perhaps"}}));
   EXPECT_FALSE(make_policy("fifo", {{"prediction", "traces"}})) << "fifo does not merge";
