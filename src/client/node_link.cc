@@ -194,7 +194,7 @@ void NodeLink::await_reply(const CallPointer& call) {
 
 namespace {
 
-// A call whose reply nobody waits for.
+// A call without a consumer of its reply.
 template <typename Request>
 std::shared_ptr<Call> make_silent_call(const Request& request) {
   auto call = std::make_shared<FunctionCall<typename Request::Reply>>();

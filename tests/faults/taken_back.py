@@ -23,7 +23,7 @@ REPAIRS = [
      "if (connection_ == nullptr || (call->only_boot && *call->only_boot != instance_.boot)) return false;",
      "if (connection_ == nullptr) return false;"),
     ("fence", "a change is sent to a stand-in only after deadline + fence time", "src/client/router.cc",
-     "const auto when = call->retry == Retry::kAnytime ? now : call->deadline + call->fence_time;",
+     "const auto when = call->retry == Retry::kAnytime ? at_once : call->deadline + call->fence_time;",
      "const auto when = now;"),
     ("renewed", "a renewed deadline counts when a node is lost", "src/client/node_link.cc",
      "if (slot.call->work == Work::kQueued) slot.call->deadline = std::max(slot.call->deadline, queue_deadline_);",
