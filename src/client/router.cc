@@ -149,7 +149,7 @@ void Router::answered(CallPointer call, std::int32_t status) {
       call->force_path = true;
       return later(now, std::move(call));
     case wire::kExpired:  // was not applied and will not be
-      return later(now, std::move(call));
+      return later(now + kBusy, std::move(call));
     case wire::kStopping:  // was not applied and will not be
       ++call->node_offset;
       return later(now + kBusy, std::move(call));

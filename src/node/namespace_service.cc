@@ -174,13 +174,13 @@ std::vector<std::byte> answer(const Context& on, const wire::Header& header, std
   if (!request) return wire::encode_failure(header.type, header.tag, wire::to_head(request.error()));
   const TimePoint begin = on.clock.steady();
   auto reply = perform(on, *request);
-  const wire::Timing timing{.engine = on.clock.steady() - begin};
-  if (!reply) {
-    wire::ReplyHead head = wire::to_head(reply.error());
-    head.timing = timing;
-    return wire::encode_failure(header.type, header.tag, head);
-  }
-  reply->head.timing = timing;
+  const TimePoint end = on.clock.steady();
+  wire::ReplyHead head;
+  if (!reply) head = wire::to_head(reply.error());
+  head.timing.engine = end - begin;
+  head.now = end;
+  if (!reply) return wire::encode_failure(header.type, header.tag, head);
+  reply->head = std::move(head);
   return wire::encode(*reply, {.tag = header.tag});
 }
 

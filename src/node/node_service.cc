@@ -333,12 +333,12 @@ void NodeService::answer_stat(const ClientRequest& request, const Session& sessi
   else
     status = files.look_up(session.caller(), request.reference.path, FileSystem::Links::kFollow, 0).map([
     ](const FileStat& found) -> struct stat { return found; });
-  if (status)
-    request.connection->send(
-        {.frame = wire::encode(wire::StatRequest::Reply{{}, to_attributes(*status)}, {.tag = request.tag})});
-  else
-    request.connection->send(
-        {.frame = wire::encode_failure(request.type(), request.tag, wire::to_head(status.error()))});
+  wire::ReplyHead head;
+  if (!status) head = wire::to_head(status.error());
+  head.now = dependencies_.world->clock().steady();
+  request.connection->send(
+      {.frame = status ? wire::encode(wire::StatRequest::Reply{head, to_attributes(*status)}, {.tag = request.tag})
+                       : wire::encode_failure(request.type(), request.tag, head)});
 }
 
 void NodeService::receive_namespace(const net::ConnectionPointer& from, const SessionPointer& session,
@@ -464,6 +464,7 @@ wire::StatisticsReply NodeService::statistics(const wire::UsageKey& first) const
 
 wire::HealthReply NodeService::health() const {
   wire::HealthReply reply;
+  reply.head.now = dependencies_.world->clock().steady();
   reply.node = options_.name;
   reply.software = "tutti";
   reply.engine = engine_name_;

@@ -29,6 +29,13 @@ class SimulatedWorld : public testing::Test {
     ASSERT_TRUE(done()) << "at " << cluster_->simulator().now() << " ns";
   }
 
+  void sleep_for_days(int days) {
+    bool awake = false;
+    const Duration time = std::chrono::hours(days * 24);
+    cluster_->simulator().at(cluster_->simulator().now() + time.count(), [&] { awake = true; });
+    run_until([&] { return awake; }, time);
+  }
+
   void start(std::uint64_t seed = 1, const DeviceFigures& device = {}) {
     SimulatedCluster::Options options;
     options.seed = seed;
@@ -143,12 +150,25 @@ TEST_F(SimulatedWorld, RequestsSucceedOnConnectionsOfAnyAge) {
   const auto file = open("x");
   const auto data = bytes(200'000, 6);
   ASSERT_TRUE(write(*file, 0, data));
-  bool awake = false;
-  const Duration long_time = std::chrono::hours(100 * 24);
-  cluster_->simulator().at(cluster_->simulator().now() + long_time.count(), [&] { awake = true; });
-  run_until([&] { return awake; }, long_time);
+  sleep_for_days(100);
   ASSERT_TRUE(write(*file, 0, data));
   ASSERT_TRUE(fsync(*file));
+}
+
+// Names are changed by nodes that may have sent nothing else for days.
+TEST_F(SimulatedWorld, ChangesOfNamesSucceedOnConnectionsOfAnyAge) {
+  start();
+  open("x");
+  sleep_for_days(100);
+  const Nanoseconds begin = cluster_->simulator().now();
+  open("y");
+  bool ended = false;
+  client_->async().unlink("x", [&](const Result<void>& result) {
+    EXPECT_TRUE(result) << result.error().message;
+    ended = true;
+  });
+  run_until([&] { return ended; });
+  EXPECT_LT(cluster_->simulator().now() - begin, 5'000'000'000);
 }
 
 TEST_F(SimulatedWorld, SyncsAtTheSameTimeEachWaitForAllNodes) {
