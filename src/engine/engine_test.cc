@@ -503,6 +503,31 @@ TEST_F(RootTest, FilesHaveGenerations) {
   EXPECT_TRUE(may_be_equal(*seen.begin(), 0));
 }
 
+// Each check is directly before its system call: everything else would allow the change.
+TEST_F(RootTest, NamesAreNotChangedAfterTheirDeadline) {
+  put(directory_ + "/f", "content");
+  fs::create_directory(directory_ + "/d");
+  const Root::Access late(self_, real_clock().steady() - milliseconds(1));
+  const auto file = root_->open_file(self_, "f", Direction::kWrite);
+  ASSERT_TRUE(file);
+  const auto refused = [](const auto& result) { return !result && result.error().code == ErrorCode::kTimeout; };
+  EXPECT_TRUE(refused(root_->truncate(**file, 0, late.deadline)));
+  EXPECT_TRUE(refused(root_->create(late, "new", {})));
+  EXPECT_TRUE(refused(root_->create(late, "f", {.truncate = true})));
+  EXPECT_TRUE(refused(root_->make_directory(late, "new", 0755)));
+  EXPECT_TRUE(refused(root_->rename(late, {"f", "new"})));
+  EXPECT_TRUE(refused(root_->link(late, {"f", "new"})));
+  EXPECT_TRUE(refused(root_->symlink(late, "new", "f")));
+  EXPECT_TRUE(refused(root_->unlink(late, "f")));
+  EXPECT_TRUE(refused(root_->remove_directory(late, "d")));
+  EXPECT_TRUE(refused(root_->change(late, "f", Root::Links::kFollow, {.mode = 0})));
+  EXPECT_TRUE(refused(root_->set_attribute(late, "f", {"user.test", "value", 0})));
+  EXPECT_TRUE(refused(root_->remove_attribute(late, "f", "user.test")));
+  EXPECT_EQ(fs::file_size(directory_ + "/f"), 7u);
+  EXPECT_TRUE(fs::is_directory(directory_ + "/d"));
+  EXPECT_FALSE(fs::exists(fs::symlink_status(directory_ + "/new")));
+}
+
 TEST_F(RootTest, AProgramCanBeExecutedWhileItIsRead) {
   fs::copy_file("/bin/true", directory_ + "/program");
   const auto reading = root_->open_file(self_, "program", Direction::kRead);

@@ -17,18 +17,14 @@
 
 #include "engine/backing_file.h"
 #include "engine/credentials.h"
+#include "engine/generation.h"
 
 namespace tutti {
 
-// As struct stat, with the generation of the file, which differs from that of removed files whose inode number the file
-// has. Equal on all nodes whose mounts are of the same type; the upper byte says how it was found. 0: not known.
+// As struct stat, with the generation of the file (engine/generation.h).
 struct FileStat : ::stat {
   std::uint64_t generation = 0;
 };
-// 0 and generations that were found in different ways cannot be compared.
-inline bool may_be_equal(std::uint64_t generation, std::uint64_t other) {
-  return generation == other || generation == 0 || other == 0 || (generation ^ other) >> 56 != 0;
-}
 
 // Thread-safe. Calls may block: call on a Workers thread.
 //

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/descriptor.h"
+#include "engine/generation.h"
 
 namespace tutti {
 namespace {
@@ -91,35 +92,9 @@ Result<struct stat> status_of(const Descriptor& descriptor, const std::string& p
   return status;
 }
 
-// FNV-1a: the same on all nodes, whatever library they were built with.
-std::uint64_t hash_of(std::string_view bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
-  return hash;
-}
-
-// A number for the handle that NFS servers would use, which contains the file system's generation of the inode; else
-// for the time of the file's creation.
-std::uint64_t generation_of(int descriptor) {
-  constexpr std::uint64_t kKind = 0xffULL << 56, kTime = 0xfeULL << 56;
-  alignas(file_handle) std::array<std::byte, sizeof(file_handle) + MAX_HANDLE_SZ> memory{};
-  auto* handle = reinterpret_cast<file_handle*>(memory.data());
-  handle->handle_bytes = MAX_HANDLE_SZ;
-  int mount = 0;
-  if (name_to_handle_at(descriptor, "", handle, &mount, AT_EMPTY_PATH) == 0) {
-    const std::string_view bytes(reinterpret_cast<const char*>(memory.data() + sizeof *handle), handle->handle_bytes);
-    const auto kind = static_cast<std::uint64_t>(handle->handle_type % 0xfd + 1) << 56;
-    return (hash_of(bytes) & ~kKind) | kind;
-  }
-  struct statx more {};
-  if (statx(descriptor, "", AT_EMPTY_PATH, STATX_BTIME, &more) != 0 || (more.stx_mask & STATX_BTIME) == 0) return 0;
-  const auto time = static_cast<std::uint64_t>(more.stx_btime.tv_sec) * 1'000'000'000 + more.stx_btime.tv_nsec;
-  return (time & ~kKind) | kTime;
-}
-
 Result<FileStat> identified(const Result<struct stat>& status, int descriptor) {
   if (!status) return Failure(status.error());
-  return FileStat{*status, S_ISREG(status->st_mode) ? generation_of(descriptor) : 0};
+  return FileStat{*status, S_ISREG(status->st_mode) ? generation_of(descriptor, status->st_dev) : 0};
 }
 
 Result<struct stat> status_at(const NameInDirectory& entry, const std::string& path) {
@@ -237,7 +212,7 @@ Result<std::shared_ptr<BackingFile>> Root::adopt(BackingFileKey key, const Locat
   if (!status) return Failure(status.error());
   key.device = status->st_dev;
   key.inode = status->st_ino;
-  key.generation = generation_of(opened.get());
+  key.generation = generation_of(opened.get(), key.device);
   const int flags = flags_of(key.readable, key.writable) | O_DIRECT;
   const int direct = options_.direct ? open_at_once(located.descriptor, flags) : -1;
   return files_.adopt(key, {opened.release(), direct});

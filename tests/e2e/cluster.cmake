@@ -43,6 +43,9 @@ set_tests_properties(blocked_mount PROPERTIES LABELS "e2e;cluster" TIMEOUT 120 S
 add_test(NAME hanging_mount COMMAND ${CMAKE_CURRENT_LIST_DIR}/hanging_mount.sh $<TARGET_FILE:tutti>)
 set_tests_properties(hanging_mount PROPERTIES LABELS "e2e;cluster" TIMEOUT 120 SKIP_RETURN_CODE 77)
 
+add_test(NAME two_mounts COMMAND ${CMAKE_CURRENT_LIST_DIR}/two_mounts.sh $<TARGET_FILE:tutti>)
+set_tests_properties(two_mounts PROPERTIES LABELS "e2e;cluster" TIMEOUT 120 SKIP_RETURN_CODE 77)
+
 add_test(NAME trace_outputs COMMAND ${CMAKE_CURRENT_LIST_DIR}/trace_outputs.sh $<TARGET_FILE:tutti>
          ${PROJECT_SOURCE_DIR}/src/trace/dxt_corpus/log)
 set_tests_properties(trace_outputs PROPERTIES LABELS e2e TIMEOUT 60)

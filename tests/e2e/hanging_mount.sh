@@ -18,7 +18,7 @@ finish() {
 }
 trap finish EXIT
 mkdir -p "$base/files/hangs"
-python3 "$(dirname "$0")/hanging_mount.py" "$base/files/hangs" >"$base/log" 2>"$base/why" &
+python3 "$(dirname "$0")/fuse_mount.py" "$base/files/hangs" >"$base/log" 2>"$base/why" &
 daemon=$!
 wait_for() {  # an expression
   for _ in $(seq 300); do
@@ -40,7 +40,7 @@ export TUTTI_CLUSTER=$base/cluster.toml
 
 touch "$base/files/hangs.hang"
 read_file() { timeout 60 setpriv --reuid 65534 --regid 65534 --clear-groups "$base/tutti" cat hangs/file; }
-[ "$(read_file | wc -c)" -eq 4096 ]
+[ "$(read_file | wc -c)" -eq 65536 ]
 wait_for 'grep -q closing "$base/log"' || { echo "the node did not close the file"; exit 1; }
 # A node has several threads; each connection has one of them.
 for number in 1 2 3 4; do
@@ -48,4 +48,4 @@ for number in 1 2 3 4; do
   cmp "$base/source" "$base/files/other$number"
 done
 rm "$base/files/hangs.hang"
-[ "$(read_file | wc -c)" -eq 4096 ]
+[ "$(read_file | wc -c)" -eq 65536 ]

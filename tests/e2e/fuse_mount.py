@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""hanging_mount.py DIRECTORY: mounts a file system with one file there, "file". While DIRECTORY.hang exists, it does not
-answer what the kernel sends when a file is closed, as a network file system whose server is gone. Prints "mounted", and
-"closing" for each close that waits. Needs root; ends when it is unmounted."""
+"""fuse_mount.py DIRECTORY [NUMBER]: mounts a file system with one file there, "file". The kernel and this program name the
+file by NUMBER (default: 2), which a FUSE file system may choose anew for each mount; its inode number is 2 on all mounts.
+While DIRECTORY.hang exists, it does not answer what the kernel sends when a file is closed, as a network file system
+whose server is gone. Prints "mounted", and "closing" for each close that waits. Needs root; ends when it is unmounted."""
 import ctypes
 import errno
 import os
@@ -12,20 +13,22 @@ import sys
 
 LOOKUP, FORGET, GETATTR, OPEN, READ, STATFS, RELEASE, FLUSH, INIT, OPENDIR, ACCESS, BATCH_FORGET = (
     1, 2, 3, 14, 15, 17, 18, 25, 26, 27, 34, 42)
-DATA = b"x" * 4096
-ROOT, FILE = 1, 2
+DATA = b"x" * 65536
+EXPORT_SUPPORT = 1 << 4  # files have handles
+ROOT, INODE = 1, 2
+FILE = int(sys.argv[2]) if len(sys.argv) > 2 else INODE
 
 
 def attributes(node):
     mode = 0o40755 if node == ROOT else 0o100644
-    return struct.pack("<6Q10I", node, 0 if node == ROOT else len(DATA), 1, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+    return struct.pack("<6Q10I", ROOT if node == ROOT else INODE, 0 if node == ROOT else len(DATA), 1, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
 
 
 def answer(opcode, node, body):
     """The body of a reply, or an errno."""
     if opcode == INIT:
         minor = struct.unpack_from("<2I", body)[1]
-        return struct.pack("<4I2H2I2H8I", 7, min(minor, 31), 65536, 0, 16, 12, 65536, 1, 16, 0, *[0] * 8)
+        return struct.pack("<4I2H2I2H8I", 7, min(minor, 31), 65536, EXPORT_SUPPORT, 16, 12, 65536, 1, 16, 0, *[0] * 8)
     if opcode == LOOKUP:
         if body.rstrip(b"\0") != b"file":
             return errno.ENOENT
