@@ -11,21 +11,21 @@ namespace {
 
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
 
-bool empty(const Run& run) {
+bool empty(const ExtentRun& run) {
   return run.length == 0 || run.count == 0;
 }
 
-std::uint64_t end_of(const Run& run) {
+std::uint64_t end_of(const ExtentRun& run) {
   return run.at(run.count - 1).end();
 }
 
 // The extents of `run` do not overlap, and ascend.
-bool ascends(const Run& run) {
+bool ascends(const ExtentRun& run) {
   return run.count == 1 || run.stride >= run.length;
 }
 
 // True if end_of() is at most 2^63.
-bool fits(const Run& run) {
+bool fits(const ExtentRun& run) {
   if (run.offset > kEnd || run.length > kEnd - run.offset) return false;
   if (run.count == 1 || run.stride == 0) return true;
   return run.stride <= (kEnd - run.offset - run.length) / (run.count - 1);
@@ -49,7 +49,7 @@ std::vector<Extent> joined(std::span<const Extent> extents) {
 AccessList compress(std::span<const Extent> extents) {
   AccessList list;
   for (const Extent& extent : joined(extents)) {
-    Run* last = list.empty() ? nullptr : &list.back();
+    ExtentRun* last = list.empty() ? nullptr : &list.back();
     const bool follows = last != nullptr && last->length == extent.length && extent.offset > last->offset;
     if (follows && last->count == 1) {
       last->stride = extent.offset - last->offset;
@@ -65,7 +65,7 @@ AccessList compress(std::span<const Extent> extents) {
 
 std::vector<Extent> expand(const AccessList& list) {
   std::vector<Extent> extents;
-  for (const Run& run : list) {
+  for (const ExtentRun& run : list) {
     if (empty(run)) continue;
     for (std::uint64_t i = 0; i < run.count; ++i) extents.push_back(run.at(i));
   }
@@ -76,7 +76,7 @@ Result<void> check(const AccessList& list) {
   std::uint64_t extents = 0;
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const Run& run = list[i];
+    const ExtentRun& run = list[i];
     if (empty(run)) continue;
     extents += std::min(run.count, kMostExtents + 1);
     if (extents > kMostExtents)
@@ -94,7 +94,7 @@ Result<void> check(const AccessList& list) {
 
 bool ascending(const AccessList& list) {
   std::uint64_t end = 0;
-  for (const Run& run : list) {
+  for (const ExtentRun& run : list) {
     if (empty(run)) continue;
     if (run.offset < end || !ascends(run)) return false;
     end = end_of(run);
@@ -117,13 +117,13 @@ AccessList sorted(const AccessList& list) {
 
 std::uint64_t bytes_of(const AccessList& list) {
   std::uint64_t bytes = 0;
-  for (const Run& run : list) bytes += run.length * run.count;
+  for (const ExtentRun& run : list) bytes += run.length * run.count;
   return bytes;
 }
 
 PackedMemory::PackedMemory(const AccessList& list) {
   const bool in_order = ascending(list);
-  for (const Run& run : list) {
+  for (const ExtentRun& run : list) {
     if (empty(run)) continue;
     if (in_order) {
       entries_.push_back({run, size_, end_of(run)});
@@ -144,7 +144,7 @@ void PackedMemory::find(const Extent& extent, std::vector<Part>& parts) const {
   const auto ends_before = [](const Entry& entry, std::uint64_t offset) { return entry.reach <= offset; };
   auto entry = std::lower_bound(entries_.begin(), entries_.end(), extent.offset, ends_before);
   for (; entry != entries_.end() && entry->run.offset < extent.end(); ++entry) {
-    const Run& run = entry->run;
+    const ExtentRun& run = entry->run;
     const std::uint64_t step = run.count == 1 ? 1 : run.stride;
     std::uint64_t index = extent.offset <= run.offset ? 0 : (extent.offset - run.offset) / step;
     for (index = std::min(index, run.count - 1); index < run.count; ++index) {

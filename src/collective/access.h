@@ -22,21 +22,21 @@ struct Extent {
 
 // `count` extents of `length` bytes; each begins `stride` bytes after the one before it. A single extent has count 1,
 // its stride does not matter. length 0 or count 0: no bytes.
-struct Run {
+struct ExtentRun {
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
   std::uint64_t stride = 0;
   std::uint64_t count = 1;
 
   Extent at(std::uint64_t index) const { return {offset + index * stride, length}; }
-  friend bool operator==(const Run&, const Run&) = default;
+  friend bool operator==(const ExtentRun&, const ExtentRun&) = default;
 };
 
 // The bytes that one rank reads or writes, in the order in which they are in its memory. Usual MPI file views give
 // ascending lists without overlap; any other order is accepted. A vector datatype of a million blocks is one run, so
 // that the lists of all ranks are cheap to gather. Runs are plain integers: the list may be sent as bytes.
-using AccessList = std::vector<Run>;
-static_assert(std::is_trivially_copyable_v<Run> && sizeof(Run) == 32);
+using AccessList = std::vector<ExtentRun>;
+static_assert(std::is_trivially_copyable_v<ExtentRun> && sizeof(ExtentRun) == 32);
 
 // Finds runs of equal length and stride. expand(compress(extents)) has the same bytes in the same order; extents that
 // adjoin are joined, extents of length 0 are dropped.
@@ -80,7 +80,7 @@ class PackedMemory {
 
  private:
   struct Entry {
-    Run run;
+    ExtentRun run;
     std::uint64_t position = 0;  // of its first extent
     std::uint64_t reach = 0;     // the largest end of this and all earlier entries
   };

@@ -21,7 +21,7 @@ constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
 TEST(Compress, MakesOneRunOfAVector) {
   std::vector<Extent> vector;
   for (std::uint64_t i = 0; i < 1000; ++i) vector.push_back({100 + i * 64, 16});
-  EXPECT_THAT(compress(vector), ElementsAre(collective::Run{100, 16, 64, 1000}));
+  EXPECT_THAT(compress(vector), ElementsAre(collective::ExtentRun{100, 16, 64, 1000}));
   EXPECT_EQ(expand(compress(vector)), vector);
 }
 
@@ -88,7 +88,7 @@ TEST(PackedMemory, AgreesWithAByteModel) {
       if (random.chance(0.5)) list = sorted(list);
       std::multimap<std::uint64_t, std::uint64_t> expected, found;  // offset -> position
       std::uint64_t position = 0;
-      for (const collective::Run& run : list)
+      for (const collective::ExtentRun& run : list)
         for (std::uint64_t i = 0; i < run.count; ++i)
           for (std::uint64_t k = 0; k < run.length; ++k) expected.emplace(run.at(i).offset + k, position++);
       const PackedMemory memory(list);

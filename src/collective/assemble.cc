@@ -30,8 +30,8 @@ class Rounds {
   Rounds(const PreparedLists& lists, const Division& division) : count_(division.windows()) {
     if (count_ <= kMostWindows) return;
     for (const auto& list : lists.lists)
-      each_share(list, division, [&](const Extent&, const Share& share) {
-        if (windows_.empty() || windows_.back() != share.window) windows_.push_back(share.window);
+      each_owned_range(list, division, [&](const Extent&, const OwnedRange& range) {
+        if (windows_.empty() || windows_.back() != range.window) windows_.push_back(range.window);
       });
     std::sort(windows_.begin(), windows_.end());
     windows_.erase(std::unique(windows_.begin(), windows_.end()), windows_.end());
@@ -76,14 +76,14 @@ class Assembly {
   Assembly(const PlanContext& context, const Rounds& rounds, std::size_t ranks)
       : context_(context), rounds_(rounds), ranks_(ranks) {}
 
-  RankPlan finish(Rank rank, Needs needs, std::optional<TargetId> target, const Turn& turn) const {
+  RankPlan finish(Rank rank, Needs needs, std::optional<TargetId> target, const StartRule& rule) const {
     RankPlan plan;
     plan.kind = context_.choice.kind;
     plan.read_form = context_.choice.read_form;
     plan.nonblocking = context_.options.nonblocking;
     plan.in_flight = context_.options.in_flight;
     plan.rounds = rounds_.count();
-    plan.turn = turn;
+    plan.start_rule = rule;
     sort(needs.own);
     sort(needs.others);
     plan.extents.reserve(needs.own.size() + 2 * needs.others.size());
@@ -191,11 +191,11 @@ RankPlan assemble_one(const PreparedLists& lists, const Division& division, cons
     if (!std::is_sorted(first, last, before)) std::sort(first, last, before);
     first = last;
   }
-  each_share(lists.lists[rank], division, [&](const Extent& extent, const Share& share) {
-    needs.own.push_back({rounds.round_of(share.window), share.owner, extent});
+  each_owned_range(lists.lists[rank], division, [&](const Extent& extent, const OwnedRange& range) {
+    needs.own.push_back({rounds.round_of(range.window), range.owner, extent});
   });
   return Assembly(context, rounds, lists.ranks())
-      .finish(rank, std::move(needs), division.target_of(rank), division.turn_of(rank, context.options.delay));
+      .finish(rank, std::move(needs), division.target_of(rank), division.start_rule_of(rank, context.options.delay));
 }
 
 template <typename Division>
@@ -203,16 +203,16 @@ std::vector<RankPlan> assemble_all(const PreparedLists& lists, const Division& d
   const Rounds rounds(lists, division);
   std::vector<Needs> needs(lists.ranks());
   for (Rank peer = 0; peer < lists.ranks(); ++peer)
-    each_share(lists.lists[peer], division, [&](const Extent& extent, const Share& share) {
-      const std::uint32_t round = rounds.round_of(share.window);
-      needs[share.owner].others.push_back({round, peer, extent});
-      needs[peer].own.push_back({round, share.owner, extent});
+    each_owned_range(lists.lists[peer], division, [&](const Extent& extent, const OwnedRange& range) {
+      const std::uint32_t round = rounds.round_of(range.window);
+      needs[range.owner].others.push_back({round, peer, extent});
+      needs[peer].own.push_back({round, range.owner, extent});
     });
   const Assembly assembly(context, rounds, lists.ranks());
   std::vector<RankPlan> plans;
   for (Rank rank = 0; rank < lists.ranks(); ++rank)
     plans.push_back(assembly.finish(rank, std::exchange(needs[rank], {}), division.target_of(rank),
-                                    division.turn_of(rank, context.options.delay)));
+                                    division.start_rule_of(rank, context.options.delay)));
   return plans;
 }
 

@@ -179,7 +179,7 @@ class ByteModel {
 template <typename Visit>
 void each_byte(const AccessList& list, Visit&& visit) {
   std::uint64_t position = 0;
-  for (const Run& run : list)
+  for (const ExtentRun& run : list)
     for (std::uint64_t i = 0; i < run.count; ++i)
       for (std::uint64_t k = 0; k < run.length; ++k) visit(run.offset + i * run.stride + k, position++);
 }

@@ -25,7 +25,7 @@ std::uint64_t quotient_up(std::uint64_t value, std::uint64_t divisor) {
 // lists of many ranks are larger than the processor's caches.
 bool usable_as_it_is(const AccessList& list, PreparedLists::Range& range) {
   std::uint64_t end = 0, bytes = 0, extents = 0;  // not in `range`: the loop would wait for its own stores
-  for (const Run& run : list) {
+  for (const ExtentRun& run : list) {
     if (run.length == 0 || run.count == 0 || run.offset < end) return false;
     if (run.offset > kFileEnd || run.length > kFileEnd - run.offset) return false;
     end = run.offset + run.length;
@@ -95,7 +95,7 @@ FileDomains::FileDomains(const PreparedLists& lists, const Options& options)
   windows_ = quotient_up(size_.divisor(), buffer_.divisor());
 }
 
-Share FileDomains::at(std::uint64_t offset) const {
+OwnedRange FileDomains::at(std::uint64_t offset) const {
   const std::uint64_t domain = size_.quotient(offset - begin_);
   const std::uint64_t start = begin_ + domain * size_.divisor();
   const std::uint64_t window = buffer_.quotient(offset - start);
@@ -134,7 +134,7 @@ void TargetAgents::set_windows(const PreparedLists& lists, const Layout& layout,
   windows_ = quotient_up(range, window_.divisor());
 }
 
-Share TargetAgents::at(std::uint64_t offset) const {
+OwnedRange TargetAgents::at(std::uint64_t offset) const {
   const auto stripe = stripes_.at(offset);
   const std::uint64_t window = window_.quotient(offset - begin_);
   const std::uint64_t start = begin_ + window * window_.divisor();
@@ -145,12 +145,12 @@ Share TargetAgents::at(std::uint64_t offset) const {
 
 // Irregular lists consist of millions of single extents, most of them on one target and in one part. They take the
 // shortest way.
-void TargetAgents::count(std::span<const Run> list, std::span<std::uint64_t> bytes) {
+void TargetAgents::count(std::span<const ExtentRun> list, std::span<std::uint64_t> bytes) {
   const Stripes stripes = stripes_;  // a copy stays in registers; a store to an array might change the member
   marks_.resize(marks_.size() + list.size(), kSeveral);
   std::uint8_t* next_mark = marks_.data() + marks_.size() - list.size();
   Part part;
-  for (const Run& run : list) {
+  for (const ExtentRun& run : list) {
     std::uint8_t& mark = *next_mark++;
     if (run.count == 1) {
       const std::uint64_t end = run.offset + run.length;
@@ -163,8 +163,9 @@ void TargetAgents::count(std::span<const Run> list, std::span<std::uint64_t> byt
         continue;
       }
     }
-    cut(run, part,
-        [&](std::size_t number, std::uint64_t, const Run& piece) { bytes[number] += piece.length * piece.count; });
+    cut(run, part, [&](std::size_t number, std::uint64_t, const ExtentRun& piece) {
+      bytes[number] += piece.length * piece.count;
+    });
   }
 }
 
@@ -215,17 +216,17 @@ std::optional<TargetId> TargetAgents::target_of(Rank rank) const {
   return target;
 }
 
-Turn TargetAgents::turn_of(Rank rank, Duration delay) const {
-  Turn turn{.after = {}, .next = {}, .delay = delay};
-  if (agents_ == 1 || slots_of_[rank].empty()) return turn;
+StartRule TargetAgents::start_rule_of(Rank rank, Duration delay) const {
+  StartRule rule{.after = {}, .next = {}, .delay = delay};
+  if (agents_ == 1 || slots_of_[rank].empty()) return rule;
   const std::size_t own = slots_of_[rank].front();  // the only one: slots are not more than ranks
   const std::size_t targets = stripes_.targets().size();
   for (std::size_t i = own % targets; i < owner_.size(); i += targets) {
     if (!used_[i]) continue;
-    if (i < own) turn.after = owner_[i];
-    if (i > own && !turn.next) turn.next = owner_[i];
+    if (i < own) rule.after = owner_[i];
+    if (i > own && !rule.next) rule.next = owner_[i];
   }
-  return turn;
+  return rule;
 }
 
 }  // namespace tutti::collective

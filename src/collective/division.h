@@ -38,11 +38,11 @@ struct PreparedLists {
     std::uint64_t bytes = 0;
     std::uint64_t extents = 0;
   };
-  std::vector<std::span<const Run>> lists;  // by rank
-  std::vector<Range> ranges;                // by rank
-  std::vector<AccessList> copies;           // of lists that were not ascending; `lists` refers to them
-  std::uint64_t begin = 0;                  // of all data
-  std::uint64_t end = 0;                    // 0: no rank has data
+  std::vector<std::span<const ExtentRun>> lists;  // by rank
+  std::vector<Range> ranges;                      // by rank
+  std::vector<AccessList> copies;                 // of lists that were not ascending; `lists` refers to them
+  std::uint64_t begin = 0;                        // of all data
+  std::uint64_t end = 0;                          // 0: no rank has data
 
   std::size_t ranks() const { return lists.size(); }
   bool empty() const { return end == 0; }
@@ -82,7 +82,7 @@ class Stripes {
   // Calls visit(target number, run) for the list, cut at the ends of stripes. All extents of such a run are on one
   // target. A regular list costs time in proportion to its runs, not to its extents. The runs are in any order.
   template <typename Visit>
-  void each_target_run(std::span<const Run> list, Visit&& visit) const;
+  void each_target_run(std::span<const ExtentRun> list, Visit&& visit) const;
 
  private:
   Divider size_, count_, rows_;  // stripe size; columns; stripes of an object, 0 becomes 1
@@ -94,7 +94,7 @@ class Stripes {
 };
 
 // A part of the file that one rank requests in one window. Windows are numbered; only those with data become rounds.
-struct Share {
+struct OwnedRange {
   Rank owner = 0;
   std::uint64_t window = 0;
   std::uint64_t end = 0;  // in the file
@@ -104,18 +104,18 @@ struct Share {
 class FileDomains {
  public:
   FileDomains(const PreparedLists& lists, const Options& options);
-  Share at(std::uint64_t offset) const;
+  OwnedRange at(std::uint64_t offset) const;
   std::uint64_t windows() const { return windows_; }
   // Calls visit(peer, extent, window) for the parts of the lists that `rank` requests: by peer, within it in any order.
   template <typename Visit>
   void each_owned(const PreparedLists& lists, Rank rank, Visit&& visit) const;
   std::optional<TargetId> target_of(Rank) const { return {}; }
-  Turn turn_of(Rank, Duration) const { return {}; }
+  StartRule start_rule_of(Rank, Duration) const { return {}; }
 
  private:
   // The same for one list.
   template <typename Visit>
-  void each_in_domain(std::span<const Run> list, Rank rank, Visit&& visit) const;
+  void each_in_domain(std::span<const ExtentRun> list, Rank rank, Visit&& visit) const;
 
   std::uint64_t begin_;
   std::uint32_t aggregators_;
@@ -132,7 +132,7 @@ class TargetAgents {
  public:
   // Reads all lists once.
   TargetAgents(const PreparedLists& lists, const Layout& layout, const Options& options);
-  Share at(std::uint64_t offset) const;
+  OwnedRange at(std::uint64_t offset) const;
   std::uint64_t windows() const { return windows_; }
   // Calls visit(peer, extent, window) for the parts of the lists that `rank` requests: by peer, within it in any order.
   template <typename Visit>
@@ -140,7 +140,7 @@ class TargetAgents {
   // The target of an agent with a single target.
   std::optional<TargetId> target_of(Rank rank) const;
   // In each round the agents of a target request one after the other.
-  Turn turn_of(Rank rank, Duration delay) const;
+  StartRule start_rule_of(Rank rank, Duration delay) const;
 
  private:
   // One part of one window, kept between calls: neighbouring extents are mostly in the same, and divisions are slow.
@@ -159,11 +159,11 @@ class TargetAgents {
     part.end = part.begin + part_.divisor();
   }
   // Adds the bytes of the list to those of its slots, and marks its runs.
-  void count(std::span<const Run> list, std::span<std::uint64_t> bytes);
+  void count(std::span<const ExtentRun> list, std::span<std::uint64_t> bytes);
   // Calls visit(slot, window, run) for the run, cut at the ends of stripes and parts. The runs are in any order. It is
   // not inline, so that loops that seldom call it stay short.
   template <typename Visit>
-  [[gnu::noinline]] void cut(const Run& run, Part& part, Visit&& visit) const;
+  [[gnu::noinline]] void cut(const ExtentRun& run, Part& part, Visit&& visit) const;
   void set_windows(const PreparedLists& lists, const Layout& layout, const Options& options);
   void choose_agents(const PreparedLists& lists);
 
@@ -183,19 +183,19 @@ class TargetAgents {
 
 // Calls visit(extent) for each extent of the list.
 template <typename Visit>
-void each_extent(std::span<const Run> list, Visit&& visit) {
-  for (const Run& run : list)
+void each_extent(std::span<const ExtentRun> list, Visit&& visit) {
+  for (const ExtentRun& run : list)
     for (std::uint64_t i = 0; i < run.count; ++i) visit(run.at(i));
 }
 
-// Calls visit(extent, share) for the extents of the list, cut where the share changes.
+// Calls visit(extent, range) for the extents of the list, cut at the ends of owned ranges.
 template <typename Division, typename Visit>
-void each_share(std::span<const Run> list, const Division& division, Visit&& visit) {
+void each_owned_range(std::span<const ExtentRun> list, const Division& division, Visit&& visit) {
   each_extent(list, [&](const Extent& extent) {
     for (std::uint64_t from = extent.offset; from < extent.end();) {
-      const auto share = division.at(from);
-      const std::uint64_t to = std::min(extent.end(), share.end);
-      visit(Extent{from, to - from}, share);
+      const auto range = division.at(from);
+      const std::uint64_t to = std::min(extent.end(), range.end);
+      visit(Extent{from, to - from}, range);
       from = to;
     }
   });
@@ -212,8 +212,8 @@ inline Stripes::Stripe Stripes::at(std::uint64_t offset) const {
 }
 
 template <typename Visit>
-void Stripes::each_target_run(std::span<const Run> list, Visit&& visit) const {
-  for (const Run& run : list) {
+void Stripes::each_target_run(std::span<const ExtentRun> list, Visit&& visit) const {
+  for (const ExtentRun& run : list) {
     // Every `classes`-th extent of the run is at the same position of a row.
     std::uint64_t classes = run.count;
     if (run.count > 1 && periodic_) classes = std::min(run.count, row_ / std::gcd(run.stride, row_));
@@ -223,7 +223,7 @@ void Stripes::each_target_run(std::span<const Run> list, Visit&& visit) const {
       for (std::uint64_t from = first.offset; from < first.end();) {
         const Stripe stripe = at(from);
         const std::uint64_t to = std::min(first.end(), stripe.end);
-        visit(stripe.target, Run{from, to - from, run.stride * classes, count});
+        visit(stripe.target, ExtentRun{from, to - from, run.stride * classes, count});
         from = to;
       }
     }
@@ -239,21 +239,23 @@ void FileDomains::each_owned(const PreparedLists& lists, Rank rank, Visit&& visi
 }
 
 template <typename Visit>
-void FileDomains::each_in_domain(std::span<const Run> list, Rank rank, Visit&& visit) const {
+void FileDomains::each_in_domain(std::span<const ExtentRun> list, Rank rank, Visit&& visit) const {
   const std::uint64_t begin = begin_ + rank * size_.divisor();
   const std::uint64_t end = begin + size_.divisor();
-  const auto ends_before = [](const Run& run, std::uint64_t offset) { return run.at(run.count - 1).end() <= offset; };
+  const auto ends_before = [](const ExtentRun& run, std::uint64_t offset) {
+    return run.at(run.count - 1).end() <= offset;
+  };
   for (auto next = std::lower_bound(list.begin(), list.end(), begin, ends_before); next != list.end(); ++next) {
-    const Run& run = *next;
+    const ExtentRun& run = *next;
     if (run.offset >= end) break;
     const std::uint64_t stride = run.count == 1 ? 1 : run.stride;
     std::uint64_t i = run.at(0).end() > begin ? 0 : std::min(run.count - 1, (begin - run.offset) / stride);
     for (; i < run.count && run.at(i).offset < end; ++i) {
       const Extent extent = run.at(i);
       for (std::uint64_t from = std::max(extent.offset, begin); from < std::min(extent.end(), end);) {
-        const Share share = at(from);
-        const std::uint64_t to = std::min(extent.end(), share.end);
-        visit(Extent{from, to - from}, share.window);
+        const OwnedRange range = at(from);
+        const std::uint64_t to = std::min(extent.end(), range.end);
+        visit(Extent{from, to - from}, range.window);
         from = to;
       }
     }
@@ -261,8 +263,8 @@ void FileDomains::each_in_domain(std::span<const Run> list, Rank rank, Visit&& v
 }
 
 template <typename Visit>
-void TargetAgents::cut(const Run& whole, Part& part, Visit&& visit) const {
-  stripes_.each_target_run({&whole, 1}, [&](std::uint32_t target, const Run& run) {
+void TargetAgents::cut(const ExtentRun& whole, Part& part, Visit&& visit) const {
+  stripes_.each_target_run({&whole, 1}, [&](std::uint32_t target, const ExtentRun& run) {
     for (std::uint64_t i = 0; i < run.count;) {
       const Extent first = run.at(i);
       find(part, first.offset);
@@ -270,12 +272,12 @@ void TargetAgents::cut(const Run& whole, Part& part, Visit&& visit) const {
       std::uint64_t count = 1;
       if (first.length <= room && run.count - i > 1)
         count = std::min(run.count - i, (room - first.length) / run.stride + 1);
-      visit(part.slot + target, part.window, Run{first.offset, std::min(room, run.length), run.stride, count});
+      visit(part.slot + target, part.window, ExtentRun{first.offset, std::min(room, run.length), run.stride, count});
       // Extents of files on one target are not cut at stripes, and may cross the ends of parts.
       while (part.end < first.end()) {
         find(part, part.end);
         const std::uint64_t length = std::min(first.end(), part.end) - part.begin;
-        visit(part.slot + target, part.window, Run{part.begin, length, 0, 1});
+        visit(part.slot + target, part.window, ExtentRun{part.begin, length, 0, 1});
       }
       i += count;
     }
@@ -290,17 +292,17 @@ void TargetAgents::each_owned(const PreparedLists& lists, Rank rank, Visit&& vis
   for (const std::size_t number : slots_of_[rank]) wanted[number % wanted.size()] = true;
   auto mark = marks_.begin();
   Part part;
-  std::vector<const Run*> found;
+  std::vector<const ExtentRun*> found;
   for (Rank peer = 0; peer < lists.ranks(); ++peer) {
     found.resize(lists.lists[peer].size());
     auto last = found.begin();
-    for (const Run& run : lists.lists[peer]) {
+    for (const ExtentRun& run : lists.lists[peer]) {
       *last = &run;
       last += wanted[*mark++] ? 1 : 0;  // not a branch, which could not be predicted
     }
-    std::for_each(found.begin(), last, [](const Run* run) { prefetch_line(run); });
-    std::for_each(found.begin(), last, [&](const Run* run) {
-      cut(*run, part, [&](std::size_t number, std::uint64_t window, const Run& piece) {
+    std::for_each(found.begin(), last, [](const ExtentRun* run) { prefetch_line(run); });
+    std::for_each(found.begin(), last, [&](const ExtentRun* run) {
+      cut(*run, part, [&](std::size_t number, std::uint64_t window, const ExtentRun& piece) {
         if (owner_[number] != rank) return;
         for (std::uint64_t i = 0; i < piece.count; ++i) visit(peer, piece.at(i), window);
       });

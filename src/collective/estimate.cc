@@ -54,7 +54,7 @@ Samples take_samples(const PreparedLists& lists, std::uint64_t row, std::uint64_
     std::size_t count = 0, listed = 0;
     std::uint32_t request = 0;
     all += static_cast<double>(lists.ranges[rank].bytes);
-    for (const Run& run : lists.lists[rank]) {
+    for (const ExtentRun& run : lists.lists[rank]) {
       if (count == each) break;
       const bool large = run.length >= row;
       for (std::uint64_t i = 0; i < run.count && count < each; ++i, ++count) {

@@ -25,7 +25,7 @@ class TargetSets {
 };
 
 // The numbers of the targets that hold data of the list.
-std::vector<std::uint32_t> targets_of(std::span<const Run> list, const Stripes& stripes) {
+std::vector<std::uint32_t> targets_of(std::span<const ExtentRun> list, const Stripes& stripes) {
   const std::size_t targets = stripes.targets().size();
   std::vector<char> seen(targets, false);
   std::vector<std::uint32_t> found;
@@ -34,7 +34,7 @@ std::vector<std::uint32_t> targets_of(std::span<const Run> list, const Stripes& 
     seen[target] = true;
     found.push_back(target);
   };
-  for (const Run& run : list) {
+  for (const ExtentRun& run : list) {
     if (found.size() == targets) break;
     const Stripes::Stripe first = stripes.at(run.offset);
     if (run.count == 1 && run.offset + run.length <= first.end)  // as most runs of irregular lists
@@ -42,15 +42,15 @@ std::vector<std::uint32_t> targets_of(std::span<const Run> list, const Stripes& 
     else if (run.length >= stripes.row() && stripes.regular())
       for (std::uint32_t target = 0; target < targets; ++target) add(target);
     else
-      stripes.each_target_run({&run, 1}, [&](std::uint32_t target, const Run&) { add(target); });
+      stripes.each_target_run({&run, 1}, [&](std::uint32_t target, const ExtentRun&) { add(target); });
   }
   return found;
 }
 
 // As own_data_plan() makes it, but for extents that adjoin.
-AccessList first_request(std::span<const Run> list, std::uint64_t row, std::uint64_t list_io) {
+AccessList first_request(std::span<const ExtentRun> list, std::uint64_t row, std::uint64_t list_io) {
   AccessList result;
-  for (Run run : list) {
+  for (ExtentRun run : list) {
     if (list_io == 0 || (run.length >= row && !result.empty())) break;
     run.count = run.length >= row ? 1 : std::min(run.count, list_io);
     list_io -= run.count;
@@ -62,7 +62,7 @@ AccessList first_request(std::span<const Run> list, std::uint64_t row, std::uint
 
 }  // namespace
 
-std::vector<Turn> chains(const PreparedLists& lists, const Layout& layout, const PlanContext& context) {
+std::vector<StartRule> chains(const PreparedLists& lists, const Layout& layout, const PlanContext& context) {
   if (context.choice.kind != PlanKind::kTimed) return {};
   const Stripes stripes(layout);
   TargetSets sets(stripes.targets().size());
@@ -78,20 +78,20 @@ std::vector<Turn> chains(const PreparedLists& lists, const Layout& layout, const
   for (std::uint32_t target = 0; target < used.size(); ++target)
     if (used[target]) ++width[sets.set_of(target)];
   std::vector<std::vector<Rank>> members(used.size());
-  std::vector<Turn> turns(lists.ranks());
+  std::vector<StartRule> rules(lists.ranks());
   for (Rank rank = 0; rank < lists.ranks(); ++rank) {
-    turns[rank].delay = context.options.delay;
+    rules[rank].delay = context.options.delay;
     if (!any[rank]) continue;
     const std::uint32_t set = sets.set_of(*any[rank]);
     auto& all = members[set];
     if (all.size() >= width[set]) {
       const Rank before = all[all.size() - width[set]];
-      turns[rank].after = before;
-      turns[before].next = rank;
+      rules[rank].after = before;
+      rules[before].next = rank;
     }
     all.push_back(rank);
   }
-  return turns;
+  return rules;
 }
 
 std::vector<Duration> starts(const PreparedLists& lists, const Layout& layout, const PlanContext& context) {
@@ -105,8 +105,8 @@ std::vector<Duration> starts(const PreparedLists& lists, const Layout& layout, c
   std::vector<Duration> result(lists.ranks());
   for (const Rank rank : order) {
     std::vector<std::pair<std::uint32_t, double>> parts;  // of the first request: target, seconds
-    for (const Run& run : first_request(lists.lists[rank], stripes.row(), context.options.list_io))
-      stripes.each_target_run({&run, 1}, [&](std::uint32_t target, const Run& part) {
+    for (const ExtentRun& run : first_request(lists.lists[rank], stripes.row(), context.options.list_io))
+      stripes.each_target_run({&run, 1}, [&](std::uint32_t target, const ExtentRun& part) {
         const double bytes = static_cast<double>(part.length) * static_cast<double>(part.count);
         parts.emplace_back(target, bytes / context.options.device.bandwidth);
       });
@@ -119,13 +119,13 @@ std::vector<Duration> starts(const PreparedLists& lists, const Layout& layout, c
 }
 
 RankPlan own_data_plan(const PreparedLists& lists, std::uint64_t row, const PlanContext& context,
-                       const std::vector<Turn>& turns, const std::vector<Duration>& begins, Rank rank) {
+                       const std::vector<StartRule>& rules, const std::vector<Duration>& begins, Rank rank) {
   RankPlan plan;
   plan.kind = context.choice.kind;
   plan.nonblocking = context.options.nonblocking;
   plan.in_flight = context.options.in_flight;
   plan.rounds = lists.empty() ? 0 : 1;
-  if (!turns.empty()) plan.turn = turns[rank];
+  if (!rules.empty()) plan.start_rule = rules[rank];
   if (!begins.empty()) plan.start = begins[rank];
   std::vector<Extent> extents;
   each_extent(lists.lists[rank], [&](const Extent& extent) {

@@ -173,12 +173,12 @@ Result<std::vector<RankPlan>> plan_all(const Collective& collective, const Layou
     case PlanKind::kResonant:
       return assemble_all(input->lists, TargetAgents(input->lists, layout, options), context);
     default: {
-      const auto turns = chains(input->lists, layout, context);
+      const auto rules = chains(input->lists, layout, context);
       const auto begins = starts(input->lists, layout, context);
       const std::uint64_t row = Stripes(layout).row();
       std::vector<RankPlan> plans;
       for (Rank rank = 0; rank < collective.lists.size(); ++rank)
-        plans.push_back(own_data_plan(input->lists, row, context, turns, begins, rank));
+        plans.push_back(own_data_plan(input->lists, row, context, rules, begins, rank));
       return plans;
     }
   }

@@ -11,10 +11,10 @@
 //
 //   write: 1. for every entry of `sends` of round r: send these bytes from the rank's memory to `peer`;
 //             for every entry of `receives` of round r, in list order: put the bytes of `peer` into the round's buffer.
-//          2. wait for the message of turn.after; issue the requests of round r in list order, from the buffer;
-//             then send a message to turn.next (see Turn).
-//   read:  1. wait for the message of turn.after; issue the requests of round r in list order, into the buffer;
-//             then send a message to turn.next.
+//          2. wait for the message of start_rule.after; issue the requests of round r in list order, from the buffer;
+//             then send a message to start_rule.next (see StartRule).
+//   read:  1. wait for the message of start_rule.after; issue the requests of round r in list order, into the buffer;
+//             then send a message to start_rule.next.
 //          2. ReadForm::kExchange: for every entry of `sends` of round r: send these bytes from the buffer to `peer`;
 //             for every entry of `receives`: put the bytes of `peer` into the rank's memory.
 //             ReadForm::kDirect: barrier over all ranks (with nonblocking I/O: after the first requests are issued;
@@ -81,8 +81,9 @@ struct DeviceProfile {
 struct Options {
   PlanKind kind = PlanKind::kAuto;
   ReadForm read_form = ReadForm::kExchange;  // of reads with agents: kResonant, also if kPaper or kAuto chose it
-  // True: a rank passes its turn on, or enters the barrier of direct reads, when it has issued its first `in_flight`
-  // requests. False: when all its requests have completed, as in the paper's implementation (section 4).
+  // True: a rank lets the next one start (StartRule), or enters the barrier of direct reads, when it has issued its
+  // first `in_flight` requests. False: when all its requests have completed, as in the paper's implementation
+  // (section 4).
   bool nonblocking = true;
   // For kAuto. True: with kIndependent the caller lets ranks go on to the next call without waiting for each other, and
   // heeds RankPlan::start in the first call. False: ranks begin every call together.
@@ -92,7 +93,7 @@ struct Options {
   std::uint32_t list_io = 64;           // most extents in one request
   std::uint32_t agents_per_target = 0;  // 0: one, and more if there are at least 8 ranks per target
   std::uint32_t aggregators = 0;        // kTwoPhase: the first ranks; 0: every rank, as with one rank per machine
-  Duration delay = std::chrono::microseconds(500);  // between starts of groups (Turn)
+  Duration delay = std::chrono::microseconds(500);  // between starts of groups (StartRule)
   Bytes buffer{16 << 20};                           // of an aggregator or agent, per round
   // Reads with kTwoPhase: a gap of at most this size between two extents is read, too, and discarded.
   Bytes sieve_gap{std::numeric_limits<std::uint64_t>::max()};
@@ -134,11 +135,11 @@ struct Exchange {
 //   - a rank with `after` waits for one message of that rank,
 //   - a rank with `next` sends one message to that rank: with nonblocking I/O `delay` after it issued its first
 //     requests of the round, else when all have completed. It also does so in rounds in which it has no request.
-struct Turn {
+struct StartRule {
   std::optional<Rank> after{};
   std::optional<Rank> next{};
   Duration delay{};
-  friend bool operator==(const Turn&, const Turn&) = default;
+  friend bool operator==(const StartRule&, const StartRule&) = default;
 };
 
 // The part of one rank. `requests`, `direct`, `sends` and `receives` are ordered by round.
@@ -148,9 +149,9 @@ struct RankPlan {
   bool nonblocking = true;
   std::uint32_t in_flight = 1;  // most requests of this rank under way
   std::uint32_t rounds = 0;     // the same on all ranks; 0: no rank has data
-  Turn turn{};
-  // With Options::free_running: the rank waits this long after the lists were gathered, before its first request, so
-  // that every target gets the first requests of all ranks in the order of the file.
+  StartRule start_rule{};       // in each round
+  // In the first call, with Options::free_running: the rank waits this long after the lists were gathered, before its
+  // first request, so that every target gets the first requests of all ranks in the order of the file.
   Duration start{};
   std::vector<IoRequest> requests;  // within a round by ascending offset
   std::vector<IoRequest> direct;    // ReadForm::kDirect only

@@ -148,11 +148,11 @@ void check_requests(const Case& one, const std::vector<RankPlan>& plans) {
 std::vector<Rank> chain_order(const std::vector<RankPlan>& plans) {
   std::vector<Rank> order;
   for (Rank rank = 0; rank < plans.size(); ++rank) {
-    const Turn& turn = plans[rank].turn;
-    EXPECT_TRUE(!turn.after || plans[*turn.after].turn.next == rank);
-    EXPECT_TRUE(!turn.next || plans[*turn.next].turn.after == rank);
-    if (plans[rank].turn.after) continue;
-    for (std::optional<Rank> at = rank; at && order.size() <= plans.size(); at = plans[*at].turn.next)
+    const StartRule& rule = plans[rank].start_rule;
+    EXPECT_TRUE(!rule.after || plans[*rule.after].start_rule.next == rank);
+    EXPECT_TRUE(!rule.next || plans[*rule.next].start_rule.after == rank);
+    if (plans[rank].start_rule.after) continue;
+    for (std::optional<Rank> at = rank; at && order.size() <= plans.size(); at = plans[*at].start_rule.next)
       order.push_back(*at);
   }
   EXPECT_EQ(order.size(), plans.size());

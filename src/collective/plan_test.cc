@@ -73,7 +73,7 @@ TEST(TwoPhase, IsIndependentIfRanksAreNotInterleaved) {
   const auto plans = plan(in_rank_order(4, 32 * kKiB), kFour, {.kind = PlanKind::kTwoPhase});
   EXPECT_EQ(plans[3].kind, PlanKind::kIndependent);
   EXPECT_TRUE(plans[3].sends.empty());
-  EXPECT_FALSE(plans[3].turn.after);
+  EXPECT_FALSE(plans[3].start_rule.after);
 }
 
 // The domains after the last aggregator's would begin at multiples of 2^63.
@@ -148,7 +148,7 @@ TEST(Resonant, SeveralAgentsOfATargetTakeTurns) {
   std::vector<Rank> first, chained;
   for (Rank rank = 0; rank < 8; ++rank) {
     if (plans[rank].requests.empty()) continue;
-    (plans[rank].turn.after ? chained : first).push_back(rank);
+    (plans[rank].start_rule.after ? chained : first).push_back(rank);
   }
   EXPECT_EQ(first.size(), 2u);
   EXPECT_EQ(chained.size(), 4u);
@@ -160,9 +160,9 @@ TEST(Resonant, SeveralAgentsOfATargetTakeTurns) {
 TEST(Timed, StartsGroupsOfAsManyRanksAsTargets) {
   const auto plans = plan(in_rank_order(10, 256 * kKiB), kFour, {.kind = PlanKind::kTimed});
   for (Rank rank = 0; rank < 10; ++rank) {
-    EXPECT_EQ(plans[rank].turn.after, rank < 4 ? std::optional<Rank>{} : rank - 4) << rank;
-    EXPECT_EQ(plans[rank].turn.next, rank < 6 ? std::optional<Rank>(rank + 4) : std::nullopt) << rank;
-    EXPECT_EQ(plans[rank].turn.delay, std::chrono::microseconds(500));
+    EXPECT_EQ(plans[rank].start_rule.after, rank < 4 ? std::optional<Rank>{} : rank - 4) << rank;
+    EXPECT_EQ(plans[rank].start_rule.next, rank < 6 ? std::optional<Rank>(rank + 4) : std::nullopt) << rank;
+    EXPECT_EQ(plans[rank].start_rule.delay, std::chrono::microseconds(500));
     EXPECT_TRUE(plans[rank].sends.empty());
   }
 }
@@ -170,8 +170,8 @@ TEST(Timed, StartsGroupsOfAsManyRanksAsTargets) {
 TEST(Timed, FormsOneSetPerGroupOfSharedTargets) {
   // Ranks 0, 2, 4 use target 0; ranks 1, 3, 5 use target 1.
   const auto plans = plan(in_rank_order(6, 64 * kKiB), Layout::round_robin(64_KiB, 2), {.kind = PlanKind::kTimed});
-  EXPECT_EQ(plans[4].turn.after, std::optional<Rank>(2));
-  EXPECT_EQ(plans[5].turn.after, std::optional<Rank>(3));
+  EXPECT_EQ(plans[4].start_rule.after, std::optional<Rank>(2));
+  EXPECT_EQ(plans[5].start_rule.after, std::optional<Rank>(3));
 }
 
 TEST(Paper, TimesIfTheNonOverlapConditionHolds) {

@@ -45,17 +45,17 @@ CollectiveProgram one_run_per_rank(const char* name, const PatternSize& size, un
 
 CollectiveProgram demonstration_program(const PatternSize& size) {
   const std::uint64_t segment = size.segment, ranks = size.ranks;
-  return one_run_per_rank("demonstration", size, calls_for(size, 4 * ranks * segment),
-                          [=](std::uint64_t call, std::uint64_t rank) {
-                            return collective::Run{(call * 4 * ranks + rank) * segment, segment, ranks * segment, 4};
-                          });
+  return one_run_per_rank(
+      "demonstration", size, calls_for(size, 4 * ranks * segment), [=](std::uint64_t call, std::uint64_t rank) {
+        return collective::ExtentRun{(call * 4 * ranks + rank) * segment, segment, ranks * segment, 4};
+      });
 }
 
 CollectiveProgram mpi_io_test(const PatternSize& size) {
   const std::uint64_t segment = size.segment, ranks = size.ranks;
   return one_run_per_rank("mpi-io-test", size, calls_for(size, ranks * segment),
                           [=](std::uint64_t call, std::uint64_t rank) {
-                            return collective::Run{(call * ranks + rank) * segment, segment, 0, 1};
+                            return collective::ExtentRun{(call * ranks + rank) * segment, segment, 0, 1};
                           });
 }
 
@@ -63,7 +63,7 @@ CollectiveProgram ior_mpi_io(const PatternSize& size) {
   const std::uint64_t segment = size.segment, own = (std::uint64_t{1} << 30) / size.ranks;
   return one_run_per_rank("ior-mpi-io", size, calls_for(size, size.ranks * segment),
                           [=](std::uint64_t call, std::uint64_t rank) {
-                            return collective::Run{rank * own + call * segment, segment, 0, 1};
+                            return collective::ExtentRun{rank * own + call * segment, segment, 0, 1};
                           });
 }
 
@@ -71,14 +71,14 @@ CollectiveProgram noncontig(const PatternSize& size) {
   const std::uint64_t segment = size.segment, ranks = size.ranks, bytes = 16 << 20;
   const std::uint64_t rows = std::max<std::uint64_t>(1, bytes / ranks / segment);
   return one_run_per_rank("noncontig", size, calls_for(size, bytes), [=](std::uint64_t call, std::uint64_t rank) {
-    return collective::Run{(call * rows * ranks + rank) * segment, segment, ranks * segment, rows};
+    return collective::ExtentRun{(call * rows * ranks + rank) * segment, segment, ranks * segment, rows};
   });
 }
 
 CollectiveProgram hpio(const PatternSize& size) {
   const std::uint64_t segment = size.segment, ranks = size.ranks;
   return one_run_per_rank("hpio", size, 1, [=](std::uint64_t, std::uint64_t rank) {
-    return collective::Run{rank * segment, segment, ranks * segment, 4096};
+    return collective::ExtentRun{rank * segment, segment, ranks * segment, 4096};
   });
 }
 
@@ -86,7 +86,7 @@ CollectiveProgram coll_perf(std::uint64_t n, Direction direction) {
   const PatternSize size{.ranks = 4, .segment = n * n / 2 * 4, .direction = direction};
   return one_run_per_rank("coll_perf", size, 1, [=](std::uint64_t, std::uint64_t rank) {
     const std::uint64_t plane = n * n * 4;
-    return collective::Run{(rank / 2) * (n / 2) * plane + (rank % 2) * plane / 2, plane / 2, plane, n / 2};
+    return collective::ExtentRun{(rank / 2) * (n / 2) * plane + (rank % 2) * plane / 2, plane / 2, plane, n / 2};
   });
 }
 

@@ -93,7 +93,7 @@ class CallRun {
         ranks_(plans_.size()) {
     for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
       ranks_[rank].received.resize(plans_[rank].rounds, 0);
-      ranks_[rank].turns.resize(plans_[rank].rounds, 0);
+      ranks_[rank].may_start.resize(plans_[rank].rounds, 0);
       for (const Exchange& each : plans_[rank].receives) --ranks_[rank].received[each.round];
     }
   }
@@ -139,8 +139,8 @@ class CallRun {
  private:
   struct RankState {
     std::uint32_t round = 0;
-    std::vector<std::int64_t> received;  // by round: minus the messages that are missing
-    std::vector<std::uint8_t> turns;     // by round: the message of turn.after has arrived
+    std::vector<std::int64_t> received;   // by round: minus the messages that are missing
+    std::vector<std::uint8_t> may_start;  // by round: the message of start_rule.after has arrived
     bool gathered = false;
     Task on_received{}, on_turn{}, on_gathered{}, done{};
   };
@@ -154,7 +154,7 @@ class CallRun {
   void gather_step(std::size_t rank, unsigned step, unsigned steps, Task next) {
     if (step == steps) return next();
     const bool last = step + 1 == steps;
-    const std::uint64_t bytes = last ? list(rank).size() * sizeof(collective::Run) : 16;
+    const std::uint64_t bytes = last ? list(rank).size() * sizeof(collective::ExtentRun) : 16;
     barrier(step).enter(rank, bytes, [this, rank, step, steps, next] { gather_step(rank, step + 1, steps, next); });
   }
 
@@ -209,7 +209,8 @@ class CallRun {
       });
   }
 
-  // Waits for its turn and issues the requests of the round. `issued` is called when nonblocking requests are issued.
+  // Waits until it may start (StartRule) and issues the requests of the round. `issued` is called when nonblocking
+  // requests are issued.
   void request(std::size_t rank, Task issued, Task done) {
     RankState& state = ranks_[rank];
     const auto start = [this, rank, issued = std::move(issued), done = std::move(done)] {
@@ -218,26 +219,26 @@ class CallRun {
       const std::uint32_t round = ranks_[rank].round;
       if (plan.nonblocking) {
         issue(rank, requests, done);
-        pass_turn(rank, round, plan.turn.delay);
+        let_next_start(rank, round, plan.start_rule.delay);
         if (issued) issued();
       } else {
         issue(rank, requests, [this, rank, round, done] {
-          pass_turn(rank, round, {});
+          let_next_start(rank, round, {});
           done();
         });
       }
     };
-    if (!plans_[rank].turn.after || state.turns[state.round] != 0) return start();
+    if (!plans_[rank].start_rule.after || state.may_start[state.round] != 0) return start();
     state.on_turn = start;
   }
 
-  void pass_turn(std::size_t rank, std::uint32_t round, Duration delay) {
-    if (!plans_[rank].turn.next) return;
-    const std::size_t next = *plans_[rank].turn.next;
+  void let_next_start(std::size_t rank, std::uint32_t round, Duration delay) {
+    if (!plans_[rank].start_rule.next) return;
+    const std::size_t next = *plans_[rank].start_rule.next;
     sim::Simulator& simulator = cluster_.simulator();
     simulator.at(simulator.now() + delay.count(), [this, rank, next, round] {
       cluster_.message(first_rank_ + rank, first_rank_ + next, 0, [this, next, round] {
-        ranks_[next].turns[round] = 1;
+        ranks_[next].may_start[round] = 1;
         if (ranks_[next].round == round && ranks_[next].on_turn) std::exchange(ranks_[next].on_turn, {})();
       });
     });

@@ -17,7 +17,7 @@ namespace tutti::mpi {
 namespace {
 
 using collective::AccessList;
-using collective::Run;
+using collective::ExtentRun;
 
 // The arguments of a call.
 struct Access {
@@ -88,7 +88,7 @@ struct Header {
   std::int64_t code = kFine;
   std::uint64_t runs = 0;
   std::uint64_t bytes = 0;
-  Run first{};
+  ExtentRun first{};
 };
 
 // What the ranks know about each other.
@@ -104,7 +104,7 @@ constexpr std::uint64_t kMostRuns = std::uint64_t{1} << 26;
 // Collective: the lists of all ranks, if one has more than one run.
 void gather_runs(const OpenFile& file, const Local& local, const std::vector<Header>& headers, Gathered& gathered) {
   MPI_Datatype run = MPI_DATATYPE_NULL;
-  PMPI_Type_contiguous(sizeof(Run), MPI_BYTE, &run);
+  PMPI_Type_contiguous(sizeof(ExtentRun), MPI_BYTE, &run);
   PMPI_Type_commit(&run);
   std::vector<int> counts, before;
   int sum = 0;
@@ -113,7 +113,7 @@ void gather_runs(const OpenFile& file, const Local& local, const std::vector<Hea
     before.push_back(sum);
     sum += counts.back();
   }
-  std::vector<Run> all(static_cast<std::size_t>(sum));
+  std::vector<ExtentRun> all(static_cast<std::size_t>(sum));
   PMPI_Allgatherv(local.list.data(), static_cast<int>(local.list.size()), run, all.data(), counts.data(), before.data(),
                   run, file.comm);
   PMPI_Type_free(&run);
@@ -123,7 +123,7 @@ void gather_runs(const OpenFile& file, const Local& local, const std::vector<Hea
 
 // Collective.
 Gathered gather(const OpenFile& file, const Local& local, Direction direction) {
-  const Header mine{local.code, local.list.size(), local.bytes, local.list.empty() ? Run{} : local.list.front()};
+  const Header mine{local.code, local.list.size(), local.bytes, local.list.empty() ? ExtentRun{} : local.list.front()};
   std::vector<Header> headers(static_cast<std::size_t>(file.size));
   PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, headers.data(), sizeof mine, MPI_BYTE, file.comm);
   Gathered gathered;

@@ -19,7 +19,7 @@ using collective::IoRequest;
 using collective::PackedMemory;
 using collective::PlanKind;
 
-constexpr int kDataTag = 1, kTurnTag = 2;
+constexpr int kDataTag = 1, kStartTag = 2;
 // In front of the data of a read: the end of the file, as the sender found it.
 constexpr std::uint64_t kEndBytes = sizeof(std::uint64_t);
 // Requests of a rank's own bytes go through a buffer of this size if its memory is not contiguous.
@@ -126,32 +126,34 @@ Agreement Transfer::run_alone() {
   return result_;
 }
 
-void Transfer::wait_for_turn() {
-  turn_passed_ = false;
-  if (plan_.turn.after)
-    PMPI_Recv(nullptr, 0, MPI_BYTE, static_cast<int>(*plan_.turn.after), kTurnTag, file_.comm, MPI_STATUS_IGNORE);
+void Transfer::wait_to_start() {
+  next_started_ = false;
+  if (plan_.start_rule.after)
+    PMPI_Recv(nullptr, 0, MPI_BYTE, static_cast<int>(*plan_.start_rule.after), kStartTag, file_.comm,
+              MPI_STATUS_IGNORE);
 }
 
-void Transfer::pass_turn() {
-  if (std::exchange(turn_passed_, true)) return;
-  if (plan_.turn.next) PMPI_Send(nullptr, 0, MPI_BYTE, static_cast<int>(*plan_.turn.next), kTurnTag, file_.comm);
+void Transfer::let_next_start() {
+  if (std::exchange(next_started_, true)) return;
+  if (plan_.start_rule.next)
+    PMPI_Send(nullptr, 0, MPI_BYTE, static_cast<int>(*plan_.start_rule.next), kStartTag, file_.comm);
 }
 
 void Transfer::own_requests() {
   result_.code = prepare();
   for (std::uint32_t number = 0; number < plan_.rounds; ++number) {
-    wait_for_turn();
+    wait_to_start();
     if (result_.code == kFine)  // else there is no buffer
       for (const IoRequest& request : round_of(number).requests) move_own(plan_.of(request.extents));
-    pass_turn();
+    let_next_start();
   }
 }
 
 void Transfer::do_io(std::span<const FilePart> parts) try {
   if (result_.code != kFine) return;
   const Timed timed(file_.activity.io);
-  Issue issue{.stamp = stamp_, .delay = plan_.turn.delay};
-  if (plan_.nonblocking && plan_.turn.next && !turn_passed_) issue.issued = [this] { pass_turn(); };
+  Issue issue{.stamp = stamp_, .delay = plan_.start_rule.delay};
+  if (plan_.nonblocking && plan_.start_rule.next && !next_started_) issue.issued = [this] { let_next_start(); };
   std::optional<Error> error;
   if (direction_ == Direction::kWrite) {
     if (const auto done = file_.data->write(parts, issue); !done) error = done.error();
@@ -360,18 +362,18 @@ void Transfer::write_round(const Round& round) {
       }
     }
   }
-  wait_for_turn();
+  wait_to_start();
   move_all(round.requests, buffer);
-  pass_turn();
+  let_next_start();
 }
 
 void Transfer::read_round(const Round& round) {
   if (plan_.read_form == collective::ReadForm::kDirect) return read_directly(round);
   const PackedMemory buffer = buffer_of(round.requests);
   post(round, kEndBytes);
-  wait_for_turn();
+  wait_to_start();
   move_all(round.requests, buffer);
-  pass_turn();
+  let_next_start();
   const Timed timed(file_.activity.exchange);
   const auto end = static_cast<std::uint64_t>(result_.value);
   for (const Exchange& exchange : round.sends) {
@@ -398,9 +400,9 @@ void Transfer::read_round(const Round& round) {
 
 // Agents make the servers read; then every rank reads its own bytes from their caches.
 void Transfer::read_directly(const Round& round) {
-  wait_for_turn();
+  wait_to_start();
   for (const IoRequest& request : round.requests) file_.data->prefetch(plan_.of(request.extents));
-  pass_turn();
+  let_next_start();
   {
     const Timed timed(file_.activity.exchange);
     PMPI_Barrier(file_.comm);

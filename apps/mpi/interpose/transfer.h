@@ -28,7 +28,7 @@ class Transfer {
   std::int64_t prepare();
   // Collective. The value is the smallest offset that a rank found to be after the end of the file.
   Agreement run();
-  // The same for a plan without exchange and without turns, by one rank alone.
+  // The same for a plan without exchange and without a start rule, by one rank alone.
   Agreement run_alone();
 
  private:
@@ -53,8 +53,8 @@ class Transfer {
   void move_own(std::span<const collective::Extent> extents);
   void move_own_through(std::span<const Part> parts);
   void do_io(std::span<const FilePart> parts);
-  void wait_for_turn();
-  void pass_turn();
+  void wait_to_start();
+  void let_next_start();
 
   std::uint64_t size_of(const collective::Exchange& exchange) const;
   bool to_itself(const collective::Exchange& exchange) const;
@@ -84,7 +84,7 @@ class Transfer {
   std::vector<MPI_Request> receiving_, sending_;
   std::vector<Part> parts_;
   std::vector<FilePart> file_parts_;
-  bool turn_passed_ = false;  // in this round
+  bool next_started_ = false;  // in this round
   Agreement result_{};
 };
 

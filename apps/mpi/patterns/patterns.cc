@@ -23,7 +23,7 @@ namespace {
 
 using tutti::Direction;
 using tutti::collective::Extent;
-using tutti::collective::Run;
+using tutti::collective::ExtentRun;
 
 struct Job {
   std::string pattern, method;
@@ -73,8 +73,8 @@ tutti::lab::CollectiveProgram program_of(const Job& job) {
 }
 
 // What this rank accesses: one run per call.
-std::vector<Run> runs_of(const tutti::lab::CollectiveProgram& program) {
-  std::vector<Run> runs;
+std::vector<ExtentRun> runs_of(const tutti::lab::CollectiveProgram& program) {
+  std::vector<ExtentRun> runs;
   for (unsigned call = 0; call < program.calls; ++call)
     runs.push_back(program.call(call).lists[static_cast<std::size_t>(rank)].front());
   return runs;
@@ -96,14 +96,14 @@ void fill(std::byte* into, const Extent& extent, std::uint64_t salt) {
 
 // Calls `use` with every extent and its position in memory.
 template <typename Use>
-void each(const std::vector<Run>& runs, Use use) {
+void each(const std::vector<ExtentRun>& runs, Use use) {
   std::uint64_t position = 0;
-  for (const Run& run : runs)
+  for (const ExtentRun& run : runs)
     for (std::uint64_t i = 0; i < run.count; ++i, position += run.length) use(run.at(i), position);
 }
 
 // The rank's part of the file, on the mount.
-void on_mount(const char* path, const std::vector<Run>& runs, bool write, std::byte* memory) {
+void on_mount(const char* path, const std::vector<ExtentRun>& runs, bool write, std::byte* memory) {
   const int file = ::open(path, write ? O_WRONLY : O_RDONLY);
   if (file < 0) check(MPI_ERR_IO, path);
   each(runs, [&](const Extent& extent, std::uint64_t position) {
@@ -126,7 +126,7 @@ MPI_File open_file(const char* path, const Job& job) {
 }
 
 // One blocking call per segment, at the rank's own pace.
-void run_alone(MPI_File file, const Job& job, const std::vector<Run>& runs, std::byte* memory) {
+void run_alone(MPI_File file, const Job& job, const std::vector<ExtentRun>& runs, std::byte* memory) {
   each(runs, [&](const Extent& extent, std::uint64_t position) {
     const auto at = static_cast<MPI_Offset>(extent.offset);
     const int count = static_cast<int>(extent.length);
@@ -138,8 +138,8 @@ void run_alone(MPI_File file, const Job& job, const std::vector<Run>& runs, std:
 }
 
 // The rank's segments, one after the other, through a view of the whole program.
-void set_view(MPI_File file, const std::vector<Run>& runs) {
-  const Run& first = runs.front();
+void set_view(MPI_File file, const std::vector<ExtentRun>& runs) {
+  const ExtentRun& first = runs.front();
   std::uint64_t stride = first.count > 1 ? first.stride : first.length;
   if (first.count == 1 && runs.size() > 1) stride = runs[1].offset - first.offset;
   MPI_Datatype segment = MPI_DATATYPE_NULL, segments = MPI_DATATYPE_NULL;
@@ -152,8 +152,8 @@ void set_view(MPI_File file, const std::vector<Run>& runs) {
   MPI_Type_free(&segments);
 }
 
-void run_together(MPI_File file, const Job& job, const std::vector<Run>& runs, std::byte* memory) {
-  for (const Run& run : runs) {
+void run_together(MPI_File file, const Job& job, const std::vector<ExtentRun>& runs, std::byte* memory) {
+  for (const ExtentRun& run : runs) {
     const int count = static_cast<int>(run.length * run.count);
     check(job.direction == Direction::kWrite ? MPI_File_write_all(file, memory, count, MPI_BYTE, MPI_STATUS_IGNORE)
                                              : MPI_File_read_all(file, memory, count, MPI_BYTE, MPI_STATUS_IGNORE),
@@ -163,7 +163,7 @@ void run_together(MPI_File file, const Job& job, const std::vector<Run>& runs, s
 }
 
 // Returns the seconds.
-double measure(const char* path, const Job& job, const std::vector<Run>& runs, std::byte* memory) {
+double measure(const char* path, const Job& job, const std::vector<ExtentRun>& runs, std::byte* memory) {
   MPI_File file = open_file(path, job);
   if (wrong) return 0;
   // The first access connects this rank to the nodes.
@@ -182,7 +182,7 @@ double measure(const char* path, const Job& job, const std::vector<Run>& runs, s
 void perform(const char* path, const Job& job, std::uint64_t salt) {
   const auto runs = runs_of(program_of(job));
   std::uint64_t bytes = 0;
-  for (const Run& run : runs) bytes += run.length * run.count;
+  for (const ExtentRun& run : runs) bytes += run.length * run.count;
   std::vector<std::byte> memory(bytes), wanted(bytes);
   each(runs, [&](const Extent& extent, std::uint64_t position) { fill(wanted.data() + position, extent, salt); });
   if (job.direction == Direction::kWrite)
