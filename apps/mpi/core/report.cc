@@ -9,7 +9,7 @@
 
 namespace tutti::mpi {
 
-void Activity::add(const Activity& other) {
+void FileCounters::add(const FileCounters& other) {
   collectives += other.collectives;
   plain += other.plain;
   carried += other.carried;
@@ -21,22 +21,22 @@ void Activity::add(const Activity& other) {
   turn += other.turn;
 }
 
-std::string describe(const Activity& activity, std::uint64_t ranks) {
+std::string describe(const FileCounters& counters, std::uint64_t ranks) {
   std::string plans;
-  for (std::size_t i = 0; i < Activity::kPlans; ++i)
-    if (activity.plans[i] > 0)
+  for (std::size_t i = 0; i < FileCounters::kPlans; ++i)
+    if (counters.plans[i] > 0)
       plans += fmt::format("{}{} {}", plans.empty() ? "" : ", ",
-                           collective::name_of(static_cast<collective::PlanKind>(i)), activity.plans[i]);
+                           collective::name_of(static_cast<collective::PlanKind>(i)), counters.plans[i]);
   const auto mean = [ranks](std::uint64_t sum) {
     return format(Duration(static_cast<std::int64_t>(sum / std::max<std::uint64_t>(ranks, 1))));
   };
   return fmt::format(
       "{} collective calls rearranged (plans: {}), {} left to the MPI library; {}{} read, {} written; time per rank: "
       "{} in exchange, {} in I/O, {} waiting for a turn",
-      activity.collectives, plans.empty() ? "none" : plans, activity.plain,
-      activity.carried > 0 ? fmt::format("{} calls through nodes; ", activity.carried) : "",
-      format(Bytes(activity.read)), format(Bytes(activity.written)), mean(activity.exchange), mean(activity.io),
-      mean(activity.turn));
+      counters.collectives, plans.empty() ? "none" : plans, counters.plain,
+      counters.carried > 0 ? fmt::format("{} calls through nodes; ", counters.carried) : "",
+      format(Bytes(counters.read)), format(Bytes(counters.written)), mean(counters.exchange), mean(counters.io),
+      mean(counters.turn));
 }
 
 }  // namespace tutti::mpi

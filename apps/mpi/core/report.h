@@ -14,7 +14,7 @@
 namespace tutti::mpi {
 
 // Of one rank and one file; add() makes totals of several. Plain integers, so that ranks can sum them with MPI_Reduce.
-struct Activity {
+struct FileCounters {
   static constexpr std::size_t kPlans = 6;
 
   std::uint64_t collectives = 0;  // rearranged; counted by rank 0 of the file
@@ -25,9 +25,9 @@ struct Activity {
   // In nanoseconds. Reports show the mean of all ranks.
   std::uint64_t exchange = 0, io = 0, turn = 0;
 
-  void add(const Activity& other);
+  void add(const FileCounters& other);
 };
-static_assert(sizeof(Activity) % sizeof(std::uint64_t) == 0);
+static_assert(sizeof(FileCounters) % sizeof(std::uint64_t) == 0);
 
 // Adds to a counter. Thread-safe, because several threads of a rank may use a file.
 inline void add(std::uint64_t& counter, std::uint64_t value) {
@@ -35,6 +35,6 @@ inline void add(std::uint64_t& counter, std::uint64_t value) {
 }
 
 // One line; `ranks`: of the job's files.
-std::string describe(const Activity& activity, std::uint64_t ranks);
+std::string describe(const FileCounters& counters, std::uint64_t ranks);
 
 }  // namespace tutti::mpi

@@ -11,7 +11,7 @@
 #include "mpi/interpose/datatype.h"
 #include "mpi/interpose/file.h"
 #include "mpi/interpose/intercepted.h"
-#include "mpi/interpose/transfer.h"
+#include "mpi/interpose/plan_execution.h"
 
 namespace tutti::mpi {
 namespace {
@@ -159,19 +159,19 @@ bool rearranged(const OpenFile& file, Direction direction) {
 }
 
 Outcome plain(OpenFile& file) {
-  if (file.rank == 0) ++file.activity.plain;
+  if (file.rank == 0) ++file.counters.plain;
   return {.plain = true};
 }
 
 void count_bytes(OpenFile& file, Direction direction, std::uint64_t bytes) {
-  add(direction == Direction::kWrite ? file.activity.written : file.activity.read, bytes);
+  add(direction == Direction::kWrite ? file.counters.written : file.counters.read, bytes);
 }
 
 void count_collective(OpenFile& file, const collective::RankPlan& plan) {
   if (file.rank != 0) return;
-  ++file.activity.collectives;
-  if (file.carried) add(file.activity.carried, 1);
-  ++file.activity.plans[static_cast<std::size_t>(plan.kind)];
+  ++file.counters.collectives;
+  if (file.carried) add(file.counters.carried, 1);
+  ++file.counters.plans[static_cast<std::size_t>(plan.kind)];
 }
 
 // Collective. All parts of the call are one operation: rank 0 makes its stamp. Nothing: the data is not carried.
@@ -187,7 +187,7 @@ std::optional<Stamp> share_stamp(const OpenFile& file, Bytes bytes) {
   return stamp;
 }
 
-// The outcome of a transfer, and the new position of the file pointer.
+// The outcome of an executed plan, and the new position of the file pointer.
 Outcome finish(OpenFile& file, const Access& access, const Local& local, const Agreement& result) {
   if (result.code != kFine) return {.result = raise_error(access.handle, static_cast<int>(result.code))};
   Outcome outcome{.bytes = local.bytes};
@@ -202,7 +202,7 @@ Outcome finish(OpenFile& file, const Access& access, const Local& local, const A
 }
 
 // Collective. Everything after the lists are known.
-Outcome transfer(OpenFile& file, const Access& access, const Local& local, const Gathered& gathered) {
+Outcome execute(OpenFile& file, const Access& access, const Local& local, const Gathered& gathered) {
   const auto plan = collective::plan_rank(gathered.collective, file.layout, file.settings.plan,
                                           static_cast<collective::Rank>(file.rank));
   if (!plan) {  // the same on all ranks
@@ -211,7 +211,7 @@ Outcome transfer(OpenFile& file, const Access& access, const Local& local, const
   }
   const auto stamp = share_stamp(file, Bytes(gathered.bytes));
   const Agreement result =
-      Transfer(file, *plan, local.list, *local.memory, access.direction, stamp ? &*stamp : nullptr).run();
+      PlanExecution(file, *plan, local.list, *local.memory, access.direction, stamp ? &*stamp : nullptr).run();
   if (result.code == kFallBack) {
     file.left_to_mpi = true;
     return plain(file);
@@ -229,9 +229,9 @@ Outcome transfer_alone(OpenFile& file, const Access& access) {
   options.list_io = std::numeric_limits<std::uint32_t>::max();
   const auto plan = collective::plan_rank({access.direction, {local.list}}, file.layout, options, 0);
   if (!plan) return {.plain = true};
-  const Agreement result = Transfer(file, *plan, local.list, *local.memory, access.direction).run_alone();
+  const Agreement result = PlanExecution(file, *plan, local.list, *local.memory, access.direction).run_alone();
   if (result.code == kFallBack) return {.plain = true};
-  if (result.code == kFine) add(file.activity.carried, 1);
+  if (result.code == kFine) add(file.counters.carried, 1);
   return finish(file, access, local, result);
 }
 
@@ -247,7 +247,7 @@ Outcome perform(OpenFile& file, const Access& access) {
   if (gathered.code > 0) return {.result = raise_error(access.handle, static_cast<int>(gathered.code))};
   begin_turn(file, Bytes(gathered.bytes));
   if (gathered.code == kFallBack) return plain(file);
-  return transfer(file, access, local, gathered);
+  return execute(file, access, local, gathered);
 }
 
 void set_status(MPI_Status* status, std::uint64_t bytes) {

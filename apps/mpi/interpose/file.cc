@@ -147,9 +147,9 @@ void Process::say_once(const std::string& line) {
   if (said_.size() < 64 && said_.insert(line).second) print_error("tutti: {}\n", line);
 }
 
-void Process::count(const Activity& activity, std::uint64_t ranks) {
+void Process::count(const FileCounters& counters, std::uint64_t ranks) {
   Lock lock(mutex_);
-  total_.add(activity);
+  total_.add(counters);
   ranks_ = std::max(ranks_, ranks);
 }
 
@@ -216,7 +216,7 @@ void begin_turn(OpenFile& file, Bytes bytes) {
   const TimePoint start = live_world().clock().steady();
   if (file.rank == 0) wait_for_turn(file, bytes);
   PMPI_Barrier(file.comm);
-  file.activity.turn += static_cast<std::uint64_t>((live_world().clock().steady() - start).count());
+  file.counters.turn += static_cast<std::uint64_t>((live_world().clock().steady() - start).count());
 }
 
 void end_use(OpenFile& file) {

@@ -29,7 +29,7 @@ struct SplitCall {
 };
 
 // One open file. MPI forbids concurrent collective calls on a file, so it needs no lock. Independent calls of other
-// threads use `activity` and `carried`, which are thread-safe, and what does not change meanwhile. What decides whether
+// threads use `counters` and `carried`, which are thread-safe, and what does not change meanwhile. What decides whether
 // a call is rearranged is the same on all ranks.
 struct OpenFile {
   MPI_Comm comm = MPI_COMM_NULL;  // this library's own, of the ranks that opened the file
@@ -45,7 +45,7 @@ struct OpenFile {
   std::atomic<bool> left_to_mpi{false};  // because of a failure, or of where the file is
   std::unique_ptr<DataFile> data{};
   CarriedFile* carried = nullptr;  // `data`, if nodes carry it
-  Activity activity{};
+  FileCounters counters{};
   SplitCall split{};
 
   bool writable() const { return (amode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0; }
@@ -85,7 +85,7 @@ class Process {
   // Prints a line to standard error, once per line.
   void say_once(const std::string& line);
 
-  void count(const Activity& activity, std::uint64_t ranks);
+  void count(const FileCounters& counters, std::uint64_t ranks);
   // The report of MPI_Finalize; empty if there is nothing to report.
   std::string report();
 
@@ -102,7 +102,7 @@ class Process {
   std::unique_ptr<JobTurns> turns_ TUTTI_GUARDED_BY(mutex_);
   bool turns_made_ TUTTI_GUARDED_BY(mutex_) = false;
   std::set<std::string> said_ TUTTI_GUARDED_BY(mutex_);
-  Activity total_ TUTTI_GUARDED_BY(mutex_);
+  FileCounters total_ TUTTI_GUARDED_BY(mutex_);
   std::uint64_t ranks_ TUTTI_GUARDED_BY(mutex_) = 0;
 };
 

@@ -339,9 +339,9 @@ bool intercommunicator(MPI_Comm comm) {
 // Sums what the ranks did with a file, for the report.
 void count_activity(const OpenFile& file) {
   if (!file.settings.report) return;
-  Activity sum;
-  constexpr int kCount = sizeof(Activity) / sizeof(std::uint64_t);
-  PMPI_Reduce(&file.activity, &sum, kCount, MPI_UINT64_T, MPI_SUM, 0, file.comm);
+  FileCounters sum;
+  constexpr int kCount = sizeof(FileCounters) / sizeof(std::uint64_t);
+  PMPI_Reduce(&file.counters, &sum, kCount, MPI_UINT64_T, MPI_SUM, 0, file.comm);
   if (file.rank == 0) Process::current().count(sum, static_cast<std::uint64_t>(file.size));
 }
 

@@ -25,7 +25,7 @@ using tutti::Direction;
 using tutti::collective::Extent;
 using tutti::collective::ExtentRun;
 
-struct Job {
+struct Parameters {
   std::string pattern, method;
   Direction direction = Direction::kRead;
   std::uint64_t segment = 0, bytes = 0;
@@ -53,22 +53,23 @@ std::vector<std::string> split(const std::string& text) {
   return words;
 }
 
-bool parse(const char* text, Job& job) {
+bool parse(const char* text, Parameters& parameters) {
   const auto words = split(text);
   if (words.size() != 5 || (words[2] != "read" && words[2] != "write")) return false;
-  job = {words[0], words[1], words[2] == "write" ? Direction::kWrite : Direction::kRead,
-         std::strtoull(words[3].c_str(), nullptr, 10), std::strtoull(words[4].c_str(), nullptr, 10)};
-  return job.segment > 0;
+  parameters = {words[0], words[1], words[2] == "write" ? Direction::kWrite : Direction::kRead,
+                std::strtoull(words[3].c_str(), nullptr, 10), std::strtoull(words[4].c_str(), nullptr, 10)};
+  return parameters.segment > 0;
 }
 
 // The same patterns as in the simulator.
-tutti::lab::CollectiveProgram program_of(const Job& job) {
-  const tutti::lab::PatternSize pattern{static_cast<std::size_t>(size), job.segment, job.direction, job.bytes};
-  if (job.pattern == "mpi-io-test") return tutti::lab::mpi_io_test(pattern);
-  if (job.pattern == "ior-mpi-io") return tutti::lab::ior_mpi_io(pattern);
-  if (job.pattern == "noncontig") return tutti::lab::noncontig(pattern);
-  if (job.pattern == "hpio") return tutti::lab::hpio(pattern);
-  if (job.pattern == "coll_perf") return tutti::lab::coll_perf(job.segment, job.direction);
+tutti::lab::CollectiveProgram program_of(const Parameters& parameters) {
+  const tutti::lab::PatternSize pattern{static_cast<std::size_t>(size), parameters.segment, parameters.direction,
+                                        parameters.bytes};
+  if (parameters.pattern == "mpi-io-test") return tutti::lab::mpi_io_test(pattern);
+  if (parameters.pattern == "ior-mpi-io") return tutti::lab::ior_mpi_io(pattern);
+  if (parameters.pattern == "noncontig") return tutti::lab::noncontig(pattern);
+  if (parameters.pattern == "hpio") return tutti::lab::hpio(pattern);
+  if (parameters.pattern == "coll_perf") return tutti::lab::coll_perf(parameters.segment, parameters.direction);
   return tutti::lab::demonstration_program(pattern);
 }
 
@@ -115,10 +116,10 @@ void on_mount(const char* path, const std::vector<ExtentRun>& runs, bool write, 
   ::close(file);
 }
 
-MPI_File open_file(const char* path, const Job& job) {
+MPI_File open_file(const char* path, const Parameters& parameters) {
   MPI_Info info = MPI_INFO_NULL;
   MPI_Info_create(&info);
-  if (job.method != "alone") MPI_Info_set(info, "tutti_plan", job.method.c_str());
+  if (parameters.method != "alone") MPI_Info_set(info, "tutti_plan", parameters.method.c_str());
   MPI_File file = MPI_FILE_NULL;
   check(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR, info, &file), "open");
   MPI_Info_free(&info);
@@ -126,11 +127,11 @@ MPI_File open_file(const char* path, const Job& job) {
 }
 
 // One blocking call per segment, at the rank's own pace.
-void run_alone(MPI_File file, const Job& job, const std::vector<ExtentRun>& runs, std::byte* memory) {
+void run_alone(MPI_File file, const Parameters& parameters, const std::vector<ExtentRun>& runs, std::byte* memory) {
   each(runs, [&](const Extent& extent, std::uint64_t position) {
     const auto at = static_cast<MPI_Offset>(extent.offset);
     const int count = static_cast<int>(extent.length);
-    check(job.direction == Direction::kWrite
+    check(parameters.direction == Direction::kWrite
               ? MPI_File_write_at(file, at, memory + position, count, MPI_BYTE, MPI_STATUS_IGNORE)
               : MPI_File_read_at(file, at, memory + position, count, MPI_BYTE, MPI_STATUS_IGNORE),
           "an independent call");
@@ -152,46 +153,48 @@ void set_view(MPI_File file, const std::vector<ExtentRun>& runs) {
   MPI_Type_free(&segments);
 }
 
-void run_together(MPI_File file, const Job& job, const std::vector<ExtentRun>& runs, std::byte* memory) {
+void run_together(MPI_File file, const Parameters& parameters, const std::vector<ExtentRun>& runs, std::byte* memory) {
   for (const ExtentRun& run : runs) {
     const int count = static_cast<int>(run.length * run.count);
-    check(job.direction == Direction::kWrite ? MPI_File_write_all(file, memory, count, MPI_BYTE, MPI_STATUS_IGNORE)
-                                             : MPI_File_read_all(file, memory, count, MPI_BYTE, MPI_STATUS_IGNORE),
+    check(parameters.direction == Direction::kWrite
+              ? MPI_File_write_all(file, memory, count, MPI_BYTE, MPI_STATUS_IGNORE)
+              : MPI_File_read_all(file, memory, count, MPI_BYTE, MPI_STATUS_IGNORE),
           "a collective call");
     memory += count;
   }
 }
 
 // Returns the seconds.
-double measure(const char* path, const Job& job, const std::vector<ExtentRun>& runs, std::byte* memory) {
-  MPI_File file = open_file(path, job);
+double measure(const char* path, const Parameters& parameters, const std::vector<ExtentRun>& runs, std::byte* memory) {
+  MPI_File file = open_file(path, parameters);
   if (wrong) return 0;
   // The first access connects this rank to the nodes.
   std::byte byte{};
   MPI_File_read_at(file, 0, &byte, 1, MPI_BYTE, MPI_STATUS_IGNORE);
-  if (job.method != "alone") set_view(file, runs);
+  if (parameters.method != "alone") set_view(file, runs);
   MPI_Barrier(MPI_COMM_WORLD);
   const double start = MPI_Wtime();
-  job.method == "alone" ? run_alone(file, job, runs, memory) : run_together(file, job, runs, memory);
+  parameters.method == "alone" ? run_alone(file, parameters, runs, memory)
+                               : run_together(file, parameters, runs, memory);
   MPI_Barrier(MPI_COMM_WORLD);
   const double seconds = MPI_Wtime() - start;
   check(MPI_File_close(&file), "close");
   return seconds;
 }
 
-void perform(const char* path, const Job& job, std::uint64_t salt) {
-  const auto runs = runs_of(program_of(job));
+void perform(const char* path, const Parameters& parameters, std::uint64_t salt) {
+  const auto runs = runs_of(program_of(parameters));
   std::uint64_t bytes = 0;
   for (const ExtentRun& run : runs) bytes += run.length * run.count;
   std::vector<std::byte> memory(bytes), wanted(bytes);
   each(runs, [&](const Extent& extent, std::uint64_t position) { fill(wanted.data() + position, extent, salt); });
-  if (job.direction == Direction::kWrite)
+  if (parameters.direction == Direction::kWrite)
     memory = wanted;
   else
     on_mount(path, runs, true, wanted.data());
   MPI_Barrier(MPI_COMM_WORLD);
-  const double seconds = measure(path, job, runs, memory.data());
-  if (job.direction == Direction::kWrite) on_mount(path, runs, false, memory.data());
+  const double seconds = measure(path, parameters, runs, memory.data());
+  if (parameters.direction == Direction::kWrite) on_mount(path, runs, false, memory.data());
   if (memory != wanted) check(MPI_ERR_IO, "wrong data");
   int mine = wrong ? 1 : 0, all = 0;
   MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -209,13 +212,13 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   for (int i = 2; i < argc && !wrong; ++i) {
-    Job job;
-    if (!parse(argv[i], job)) {
+    Parameters parameters;
+    if (!parse(argv[i], parameters)) {
       if (rank == 0) std::fprintf(stderr, "%s is not PATTERN:METHOD:read|write:SEGMENT:BYTES\n", argv[i]);
       wrong = true;
       break;
     }
-    perform(argv[1], job, static_cast<std::uint64_t>(i));
+    perform(argv[1], parameters, static_cast<std::uint64_t>(i));
   }
   MPI_Finalize();
   return wrong || argc < 3 ? 1 : 0;

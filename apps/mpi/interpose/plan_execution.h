@@ -19,10 +19,10 @@ namespace tutti::mpi {
 //
 // Memory: one buffer for the requests of a round, and one for its messages: what the rank gets in the round, and what
 // it sends, of reads at most Options::buffer or the largest message.
-class Transfer {
+class PlanExecution {
  public:
-  Transfer(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine, const Memory& memory,
-           Direction direction, const Stamp* stamp = nullptr);
+  PlanExecution(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine,
+                const Memory& memory, Direction direction, const Stamp* stamp = nullptr);
 
   // Allocates the buffers and opens the file. Returns kFine or kFallBack. Call it before run(), on all ranks.
   std::int64_t prepare();

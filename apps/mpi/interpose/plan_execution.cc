@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mpi/interpose/transfer.h"
+#include "mpi/interpose/plan_execution.h"
 
 #include <algorithm>
 #include <cassert>
@@ -48,32 +48,32 @@ class Timed {
 
 }  // namespace
 
-Transfer::Transfer(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine,
-                   const Memory& memory, Direction direction, const Stamp* stamp)
+PlanExecution::PlanExecution(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine,
+                             const Memory& memory, Direction direction, const Stamp* stamp)
     : file_(file), plan_(plan), mine_(mine), memory_(memory), direction_(direction), stamp_(stamp) {}
 
-bool Transfer::exchanges() const {
+bool PlanExecution::exchanges() const {
   return plan_.kind == PlanKind::kResonant || plan_.kind == PlanKind::kTwoPhase;
 }
 
-Transfer::Round Transfer::round_of(std::uint32_t number) const {
+PlanExecution::Round PlanExecution::round_of(std::uint32_t number) const {
   return {in_round(plan_.requests, number), in_round(plan_.direct, number), in_round(plan_.sends, number),
           in_round(plan_.receives, number)};
 }
 
-std::uint64_t Transfer::size_of(const Exchange& exchange) const {
+std::uint64_t PlanExecution::size_of(const Exchange& exchange) const {
   std::uint64_t size = 0;
   for (const Extent& extent : plan_.of(exchange.extents)) size += extent.length;
   return size;
 }
 
-bool Transfer::to_itself(const Exchange& exchange) const {
+bool PlanExecution::to_itself(const Exchange& exchange) const {
   return exchange.peer == static_cast<collective::Rank>(file_.rank);
 }
 
 // Memory for the messages of a round. If many ranks read the same bytes, an agent sends them to each: what it sends
 // shares the size of one buffer (outgoing()).
-std::uint64_t Transfer::message_bytes(const Round& round) const {
+std::uint64_t PlanExecution::message_bytes(const Round& round) const {
   std::uint64_t received = 0, sent = 0, largest = 0;
   for (const Exchange& exchange : round.receives) received += size_of(exchange) + kEndBytes;
   for (const Exchange& exchange : round.sends) {
@@ -85,7 +85,7 @@ std::uint64_t Transfer::message_bytes(const Round& round) const {
   return received + sent;
 }
 
-std::int64_t Transfer::prepare() try {
+std::int64_t PlanExecution::prepare() try {
   std::uint64_t largest_buffer = 0;
   for (std::uint32_t number = 0; exchanges() && number < plan_.rounds; ++number) {
     const Round round = round_of(number);
@@ -110,7 +110,7 @@ std::int64_t Transfer::prepare() try {
   return kFallBack;
 }
 
-Agreement Transfer::run() {
+Agreement PlanExecution::run() {
   if (exchanges()) {
     if (const std::int64_t ready = agree(file_, prepare()); ready != kFine) return {ready, INT64_MAX};
     for (std::uint32_t number = 0; number < plan_.rounds; ++number)
@@ -121,25 +121,25 @@ Agreement Transfer::run() {
   return agree(file_, result_);
 }
 
-Agreement Transfer::run_alone() {
+Agreement PlanExecution::run_alone() {
   own_requests();
   return result_;
 }
 
-void Transfer::wait_to_start() {
+void PlanExecution::wait_to_start() {
   next_started_ = false;
   if (plan_.start_rule.after)
     PMPI_Recv(nullptr, 0, MPI_BYTE, static_cast<int>(*plan_.start_rule.after), kStartTag, file_.comm,
               MPI_STATUS_IGNORE);
 }
 
-void Transfer::let_next_start() {
+void PlanExecution::let_next_start() {
   if (std::exchange(next_started_, true)) return;
   if (plan_.start_rule.next)
     PMPI_Send(nullptr, 0, MPI_BYTE, static_cast<int>(*plan_.start_rule.next), kStartTag, file_.comm);
 }
 
-void Transfer::own_requests() {
+void PlanExecution::own_requests() {
   result_.code = prepare();
   for (std::uint32_t number = 0; number < plan_.rounds; ++number) {
     wait_to_start();
@@ -149,9 +149,9 @@ void Transfer::own_requests() {
   }
 }
 
-void Transfer::do_io(std::span<const FilePart> parts) try {
+void PlanExecution::do_io(std::span<const FilePart> parts) try {
   if (result_.code != kFine) return;
-  const Timed timed(file_.activity.io);
+  const Timed timed(file_.counters.io);
   Issue issue{.stamp = stamp_, .delay = plan_.start_rule.delay};
   if (plan_.nonblocking && plan_.start_rule.next && !next_started_) issue.issued = [this] { let_next_start(); };
   std::optional<Error> error;
@@ -172,7 +172,7 @@ void Transfer::do_io(std::span<const FilePart> parts) try {
 }
 
 // Between the file and the rank's memory.
-void Transfer::move_own(std::span<const Extent> extents) {
+void PlanExecution::move_own(std::span<const Extent> extents) {
   parts_.clear();
   for (const Extent& extent : extents) mine_.find(extent, parts_);
   if (!memory_.contiguous()) return move_own_through(parts_);
@@ -183,7 +183,7 @@ void Transfer::move_own(std::span<const Extent> extents) {
 }
 
 // The same through the buffer.
-void Transfer::move_own_through(std::span<const Part> parts) {
+void PlanExecution::move_own_through(std::span<const Part> parts) {
   std::vector<Part> chunk;
   std::uint64_t filled = 0;
   const auto flush = [&] {
@@ -216,7 +216,7 @@ void Transfer::move_own_through(std::span<const Part> parts) {
   flush();
 }
 
-PackedMemory Transfer::buffer_of(Requests requests) const {
+PackedMemory PlanExecution::buffer_of(Requests requests) const {
   std::vector<Extent> extents;
   for (const IoRequest& request : requests)
     for (const Extent& extent : plan_.of(request.extents)) extents.push_back(extent);
@@ -225,7 +225,7 @@ PackedMemory Transfer::buffer_of(Requests requests) const {
 
 // Between the file and the buffer of the round. System calls are made in the order of the requests. Through nodes, one
 // request per target is under way at a time: several at one target would mix there, but targets work side by side.
-void Transfer::move_all(Requests requests, const PackedMemory& buffer) {
+void PlanExecution::move_all(Requests requests, const PackedMemory& buffer) {
   std::map<TargetId, std::size_t> step_of;  // of the next request of a target
   std::vector<std::vector<const IoRequest*>> steps;
   for (const IoRequest& request : requests) {
@@ -244,7 +244,7 @@ void Transfer::move_all(Requests requests, const PackedMemory& buffer) {
   }
 }
 
-void Transfer::gather_own(const Exchange& exchange, std::byte* into) {
+void PlanExecution::gather_own(const Exchange& exchange, std::byte* into) {
   parts_.clear();
   for (const Extent& extent : plan_.of(exchange.extents)) mine_.find(extent, parts_);
   for (const Part& part : parts_) {
@@ -254,7 +254,7 @@ void Transfer::gather_own(const Exchange& exchange, std::byte* into) {
 }
 
 // Bytes from `end` of the file on are not changed.
-void Transfer::scatter_own(const Exchange& exchange, const std::byte* from, std::uint64_t end) {
+void PlanExecution::scatter_own(const Exchange& exchange, const std::byte* from, std::uint64_t end) {
   for (const Extent& extent : plan_.of(exchange.extents)) {
     parts_.clear();
     mine_.find(extent, parts_);
@@ -267,7 +267,7 @@ void Transfer::scatter_own(const Exchange& exchange, const std::byte* from, std:
 }
 
 // Assigns memory to what is received in a round and posts the receives. `header`: bytes in front of the data.
-void Transfer::post(const Round& round, std::uint64_t header) {
+void PlanExecution::post(const Round& round, std::uint64_t header) {
   received_.clear();
   std::byte* at = messages_.get();
   for (const Exchange& exchange : round.receives) {
@@ -281,7 +281,7 @@ void Transfer::post(const Round& round, std::uint64_t header) {
 
 // Memory for a message that is sent. That to the rank itself is where it is received. If there is no memory left, all
 // messages before it must have arrived; they do, because all ranks post the receives of a round before they wait.
-std::byte* Transfer::outgoing(const Round& round, const Exchange& exchange, std::uint64_t size) {
+std::byte* PlanExecution::outgoing(const Round& round, const Exchange& exchange, std::uint64_t size) {
   if (to_itself(exchange)) {
     const auto own = std::find_if(round.receives.begin(), round.receives.end(),
                                   [this](const Exchange& received) { return to_itself(received); });
@@ -298,11 +298,11 @@ std::byte* Transfer::outgoing(const Round& round, const Exchange& exchange, std:
 }
 
 // MPI counts the bytes of a message with an int. Larger ones are divided; MPI keeps their order.
-std::size_t Transfer::piece_of(std::span<const std::byte> message) const {
+std::size_t PlanExecution::piece_of(std::span<const std::byte> message) const {
   return std::min<std::size_t>(message.size(), file_.settings.plan.buffer.count());
 }
 
-void Transfer::receive(collective::Rank peer, std::span<std::byte> message) {
+void PlanExecution::receive(collective::Rank peer, std::span<std::byte> message) {
   while (!message.empty()) {
     const std::size_t piece = piece_of(message);
     receiving_.push_back(MPI_REQUEST_NULL);
@@ -312,7 +312,7 @@ void Transfer::receive(collective::Rank peer, std::span<std::byte> message) {
   }
 }
 
-void Transfer::send(const Exchange& exchange, std::span<const std::byte> message) {
+void PlanExecution::send(const Exchange& exchange, std::span<const std::byte> message) {
   if (to_itself(exchange)) return;
   while (!message.empty()) {
     const std::size_t piece = piece_of(message);
@@ -323,13 +323,13 @@ void Transfer::send(const Exchange& exchange, std::span<const std::byte> message
   }
 }
 
-void Transfer::finish(std::vector<MPI_Request>& messages) {
+void PlanExecution::finish(std::vector<MPI_Request>& messages) {
   if (!messages.empty()) check(PMPI_Waitall(static_cast<int>(messages.size()), messages.data(), MPI_STATUSES_IGNORE));
   messages.clear();
 }
 
 // The result of a call that sends or receives data. If one fails, so does the collective call.
-void Transfer::check(int code) {
+void PlanExecution::check(int code) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
@@ -338,10 +338,10 @@ void Transfer::check(int code) {
   if (result_.code == kFine) result_.code = MPI_ERR_IO;
 }
 
-void Transfer::write_round(const Round& round) {
+void PlanExecution::write_round(const Round& round) {
   const PackedMemory buffer = buffer_of(round.requests);
   {
-    const Timed timed(file_.activity.exchange);
+    const Timed timed(file_.counters.exchange);
     post(round, 0);
     for (const Exchange& exchange : round.sends) {
       const std::uint64_t size = size_of(exchange);
@@ -367,14 +367,14 @@ void Transfer::write_round(const Round& round) {
   let_next_start();
 }
 
-void Transfer::read_round(const Round& round) {
+void PlanExecution::read_round(const Round& round) {
   if (plan_.read_form == collective::ReadForm::kDirect) return read_directly(round);
   const PackedMemory buffer = buffer_of(round.requests);
   post(round, kEndBytes);
   wait_to_start();
   move_all(round.requests, buffer);
   let_next_start();
-  const Timed timed(file_.activity.exchange);
+  const Timed timed(file_.counters.exchange);
   const auto end = static_cast<std::uint64_t>(result_.value);
   for (const Exchange& exchange : round.sends) {
     const std::uint64_t size = size_of(exchange) + kEndBytes;
@@ -399,12 +399,12 @@ void Transfer::read_round(const Round& round) {
 }
 
 // Agents make the servers read; then every rank reads its own bytes from their caches.
-void Transfer::read_directly(const Round& round) {
+void PlanExecution::read_directly(const Round& round) {
   wait_to_start();
   for (const IoRequest& request : round.requests) file_.data->prefetch(plan_.of(request.extents));
   let_next_start();
   {
-    const Timed timed(file_.activity.exchange);
+    const Timed timed(file_.counters.exchange);
     PMPI_Barrier(file_.comm);
   }
   for (const Exchange& exchange : round.receives) move_own(plan_.of(exchange.extents));
