@@ -27,8 +27,11 @@ std::thread thread_without_signals(Function function) {
 
 }  // namespace
 
-Dispatcher::Dispatcher(Scheduler& scheduler, HeldBatches& held, const tutti_callbacks& callbacks)
-    : scheduler_(scheduler), held_(held), callbacks_(callbacks), thread_(thread_without_signals([this] { run(); })) {}
+Dispatcher::Dispatcher(Scheduler& scheduler, DispatchedBatches& batches, const tutti_callbacks& callbacks)
+    : scheduler_(scheduler),
+      dispatched_(batches),
+      callbacks_(callbacks),
+      thread_(thread_without_signals([this] { run(); })) {}
 
 Dispatcher::~Dispatcher() {
   thread_.join();
@@ -56,11 +59,11 @@ void Dispatcher::serve(const Scheduler::Dispatched& batch) {
 
 // The batch is complete when the caller has completed each request. After an exception this function completes them.
 void Dispatcher::hand_over(const Scheduler::Dispatched& batch) {
-  const std::span<const tutti_request> requests = held_.open(batch);
+  const std::span<const tutti_request> requests = dispatched_.open(batch);
   requests_.assign(requests.begin(), requests.end());  // the memory of the batch may be freed during the call
   if (call(callbacks_.process, requests)) return;
   completed_.clear();
-  held_.complete(requests_, completed_);
+  dispatched_.complete(requests_, completed_);
   scheduler_.complete(completed_);
 }
 

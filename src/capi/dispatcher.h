@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "capi/held_batches.h"
+#include "capi/dispatched_batches.h"
 
 namespace tutti {
 
@@ -18,7 +18,7 @@ namespace tutti {
 class Dispatcher {
  public:
   // Starts the thread. All arguments outlive the dispatcher; neither callback is null.
-  Dispatcher(Scheduler& scheduler, HeldBatches& held, const tutti_callbacks& callbacks);
+  Dispatcher(Scheduler& scheduler, DispatchedBatches& batches, const tutti_callbacks& callbacks);
   ~Dispatcher();  // waits for the thread: the scheduler must be stopped, and the caller must not be a callback
 
   bool inside_callback() const { return std::this_thread::get_id() == id_.load(); }
@@ -34,7 +34,7 @@ class Dispatcher {
   bool call(Callback callback, std::span<const tutti_request> requests);
 
   Scheduler& scheduler_;
-  HeldBatches& held_;
+  DispatchedBatches& dispatched_;
   const tutti_callbacks callbacks_;
   std::vector<tutti_request> requests_;           // of the current batch; used by the thread only
   std::vector<Scheduler::Dispatched> completed_;  // used by the thread only

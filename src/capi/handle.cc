@@ -57,7 +57,7 @@ Result<std::unique_ptr<tutti_scheduler>> tutti_scheduler::create(const tutti_con
   if (!scheduler) return Failure(scheduler.error());
   handle->scheduler_ = std::move(*scheduler);
   if (callbacks)
-    handle->dispatcher_ = std::make_unique<tutti::Dispatcher>(*handle->scheduler_, handle->held_, *callbacks);
+    handle->dispatcher_ = std::make_unique<tutti::Dispatcher>(*handle->scheduler_, handle->dispatched_, *callbacks);
   return handle;
 }
 
@@ -103,7 +103,7 @@ Result<void> tutti_scheduler::next(std::int64_t timeout, tutti_batch& batch) {
     return fail(ErrorCode::kInvalid, "tutti_next() is for pull mode; this scheduler calls your callbacks");
   Scheduler::Dispatched dispatched;
   if (auto taken = take(timeout, dispatched); !taken) return taken;
-  const std::span<const tutti_request> requests = held_.open(dispatched);
+  const std::span<const tutti_request> requests = dispatched_.open(dispatched);
   batch = {.requests = requests.data(),
            .count = requests.size(),
            .dropped = dispatched.dropped,
@@ -126,7 +126,7 @@ Result<void> tutti_scheduler::take(std::int64_t timeout, Scheduler::Dispatched& 
 Result<void> tutti_scheduler::complete(std::span<const tutti_request> requests) {
   thread_local std::vector<Scheduler::Dispatched> completed;
   completed.clear();
-  const auto unknown = held_.complete(requests, completed);
+  const auto unknown = dispatched_.complete(requests, completed);
   if (!completed.empty()) scheduler_->complete(completed);
   if (unknown)
     return fail(ErrorCode::kNotFound, fmt::format("request {} is not being served or is already completed", *unknown));

@@ -9,8 +9,8 @@
 #include <memory>
 #include <span>
 
+#include "capi/dispatched_batches.h"
 #include "capi/dispatcher.h"
-#include "capi/held_batches.h"
 #include "trace/recorder.h"
 
 // A scheduler for C callers: checks arguments and keeps the C++ objects. Thread-safe.
@@ -47,7 +47,7 @@ struct tutti_scheduler {
   std::unique_ptr<tutti::Workers> workers_;
   std::unique_ptr<tutti::trace::Recorder> recorder_;
   std::unique_ptr<tutti::Scheduler> scheduler_;
-  tutti::HeldBatches held_;
+  tutti::DispatchedBatches dispatched_;
   std::atomic<bool> stopped_ = false;
   std::unique_ptr<tutti::Dispatcher> dispatcher_;  // callback mode only
 };
