@@ -94,7 +94,7 @@ class Workload {
     const std::size_t application =
         next_offset_.size() >= phases_.size() ? file % phases_.size() : prng_.below(phases_.size());
     const Bytes total = 16_MiB * (application % 7 + 1);
-    Phase& phase = phases_[application];
+    GeneratedPhase& phase = phases_[application];
     if (phase.attained == total) phase = {phase.number + 1, now, {}};
     request_.id = id_;
     request_.file = file;
@@ -117,14 +117,14 @@ class Workload {
   }
 
  private:
-  struct Phase {
+  struct GeneratedPhase {
     PhaseNumber number = 1;
     TimePoint start{};
     Bytes attained{};
   };
   Prng prng_;
   std::vector<std::uint64_t> next_offset_;
-  std::vector<Phase> phases_;  // by application
+  std::vector<GeneratedPhase> phases_;  // by application
   RequestId id_, step_;
   Request request_;
 };

@@ -68,7 +68,7 @@ class Watch {
   Sample take() {
     Sample sample;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      Node& node = nodes_[i];
+      WatchedNode& node = nodes_[i];
       if (!node.link)
         if (auto link = connect_to(cluster_, cluster_.nodes[i], std::chrono::seconds(1))) node.link = std::move(*link);
       if (!node.link) continue;
@@ -89,13 +89,13 @@ class Watch {
   }
 
  private:
-  struct Node {
+  struct WatchedNode {
     std::unique_ptr<Control> link{};
     std::chrono::steady_clock::time_point answered{};
     std::optional<std::map<wire::UsageKey, wire::Usage>> usage{};  // then
   };
 
-  static void add_rows(Sample& sample, Node& node, const std::vector<wire::Usage>& usage) {
+  static void add_rows(Sample& sample, WatchedNode& node, const std::vector<wire::Usage>& usage) {
     const auto now = std::chrono::steady_clock::now();
     const double seconds = std::max(1e-3, Seconds(now - node.answered).count());
     std::map<wire::UsageKey, wire::Usage> answer;
@@ -121,7 +121,7 @@ class Watch {
   }
 
   const Cluster& cluster_;
-  std::vector<Node> nodes_;
+  std::vector<WatchedNode> nodes_;
 };
 
 // Those that were active, the largest first.

@@ -18,12 +18,12 @@ void FeedbackPolicy::Queue::reset() {
 }
 
 Edge FeedbackPolicy::StartOf::operator()(Number run) const {
-  const Run& r = policy->runs_[run];
+  const RequestRun& r = policy->runs_[run];
   return {r.file, r.start, r.direction};
 }
 
 Edge FeedbackPolicy::EndOf::operator()(Number run) const {
-  const Run& r = policy->runs_[run];
+  const RequestRun& r = policy->runs_[run];
   return {r.file, r.end, r.direction};
 }
 
@@ -146,7 +146,7 @@ void FeedbackPolicy::dequeue(Slot slot) {
   split(run, slot);
   Queue& queue = queues_[number];
   if (queue.runs == 0) return close_queue(number);
-  const auto current = [this](const RunStamp& stamp) { return is_current(stamp); };
+  const auto current = [this](const RunVersion& version) { return is_current(version); };
   queue.growing.prune(queue.runs, current);
   queue.ready.prune(queue.runs, current);
   changed(number);
@@ -161,7 +161,7 @@ FeedbackPolicy::Number FeedbackPolicy::open_run(Number queue, Slot slot) {
   const Number number = free_runs_.back();
   free_runs_.pop_back();
   const Request& request = store_.request(slot);
-  Run& run = runs_[number];
+  RequestRun& run = runs_[number];
   run.queue = queue;
   run.file = request.file;
   run.direction = request.direction;
@@ -182,7 +182,7 @@ void FeedbackPolicy::close_run(Number run) {
   --queue.runs;
   queue.sole = kNone;  // no longer, if it was
   const std::uint32_t generation = runs_[run].generation + 1;
-  runs_[run] = Run{};
+  runs_[run] = RequestRun{};
   runs_[run].generation = generation;
   free_runs_.push_back(run);
 }
@@ -265,7 +265,7 @@ void FeedbackPolicy::split(Number run, Slot without) {
   finish_part();
 }
 
-std::uint64_t FeedbackPolicy::ready_round(const Run& run) const {
+std::uint64_t FeedbackPolicy::ready_round(const RequestRun& run) const {
   const double rounds = first_rounds_ + rounds_per_byte_ * static_cast<double>(run.end - run.start);
   const auto needed = static_cast<std::uint64_t>(std::ceil(std::min(rounds, static_cast<double>(kMostRounds)) - 1e-9));
   // Passed over R - r_i times each, so the quantum is (count*R - sum r_i) gains; solve for the first R that suffices.
@@ -275,17 +275,17 @@ std::uint64_t FeedbackPolicy::ready_round(const Run& run) const {
 }
 
 void FeedbackPolicy::schedule(Number number) {
-  Run& run = runs_[number];
+  RequestRun& run = runs_[number];
   Queue& queue = queues_[run.queue];
   const std::uint64_t ready = ready_round(run);
-  const RunStamp stamp{number, ++run.generation};
+  const RunVersion version{number, ++run.generation};
   if (!queue.indexed) {
     queue.sole = number;
     queue.sole_ready = ready;
   } else if (ready <= round_of(queue)) {
-    queue.ready.push(run.start, stamp);
+    queue.ready.push(run.start, version);
   } else {
-    queue.growing.push(ready, stamp);
+    queue.growing.push(ready, version);
   }
 }
 
@@ -293,20 +293,20 @@ FeedbackPolicy::Number FeedbackPolicy::candidate(Number number) {
   Queue& queue = queues_[number];
   const std::uint64_t round = round_of(queue);
   if (!queue.indexed) return queue.sole_ready <= round ? queue.sole : kNone;
-  const auto current = [this](const RunStamp& stamp) { return is_current(stamp); };
-  while (const RunStamp* stamp = queue.growing.top(current)) {
+  const auto current = [this](const RunVersion& version) { return is_current(version); };
+  while (const RunVersion* version = queue.growing.top(current)) {
     if (queue.growing.top_key() > round) break;
-    queue.ready.push(runs_[stamp->run].start, *stamp);
+    queue.ready.push(runs_[version->run].start, *version);
     queue.growing.pop();
   }
-  const RunStamp* stamp = queue.ready.top(current);
-  return stamp ? stamp->run : kNone;
+  const RunVersion* version = queue.ready.top(current);
+  return version ? version->run : kNone;
 }
 
 std::uint64_t FeedbackPolicy::next_ready_round(Number number) {
   Queue& queue = queues_[number];
   if (!queue.indexed) return queue.sole_ready;
-  queue.growing.top([this](const RunStamp& stamp) { return is_current(stamp); });
+  queue.growing.top([this](const RunVersion& version) { return is_current(version); });
   return queue.growing.top_key();
 }
 

@@ -31,7 +31,7 @@ class FeedbackPolicy : public QueuedPolicy {
   using Number = std::uint32_t;
   static constexpr Number kNone = ~Number{0};
 
-  struct RunStamp {
+  struct RunVersion {
     Number run = kNone;
     std::uint32_t generation = 0;
   };
@@ -55,8 +55,8 @@ class FeedbackPolicy : public QueuedPolicy {
     TimePoint listed_at{};
 
     TimePoint held_from, held_until;
-    LazyHeap<std::uint64_t, RunStamp> growing;  // by the round in which they become ready
-    LazyHeap<std::uint64_t, RunStamp> ready;    // by offset
+    LazyHeap<std::uint64_t, RunVersion> growing;  // by the round in which they become ready
+    LazyHeap<std::uint64_t, RunVersion> ready;    // by offset
     void reset();
   };
 
@@ -87,7 +87,7 @@ class FeedbackPolicy : public QueuedPolicy {
   static std::vector<OptionInfo> option_infos();
 
  private:
-  struct Run {
+  struct RequestRun {
     SlotList members;  // ascending offsets, no gaps
     FileId file = 0;
     std::uint64_t start = 0, end = 0;  // from..until, as MergePlace has it
@@ -137,10 +137,10 @@ class FeedbackPolicy : public QueuedPolicy {
   void join(Number run, Number other);  // `other` begins where `run` ends
   void split(Number run, Slot without);
   void schedule(Number run);  // notes when it becomes ready, or that it is
-  std::uint64_t ready_round(const Run& run) const;
+  std::uint64_t ready_round(const RequestRun& run) const;
   void update_rounds();
   Bytes size_of(Number run) const { return Bytes(runs_[run].end - runs_[run].start); }
-  bool is_current(const RunStamp& stamp) const { return runs_[stamp.run].generation == stamp.generation; }
+  bool is_current(const RunVersion& version) const { return runs_[version.run].generation == version.generation; }
 
   Habit& habit_of(const FileKey& key) { return habits_[hash_value(key) % habits_.size()]; }
 
@@ -158,7 +158,7 @@ class FeedbackPolicy : public QueuedPolicy {
   // The rounds that a run of x bytes needs are first_rounds_ + x * rounds_per_byte_, rounded up.
   double first_rounds_ = 0, rounds_per_byte_ = 0;
   Pool<FileKey, Queue> queues_;
-  std::vector<Run> runs_;
+  std::vector<RequestRun> runs_;
   std::vector<Number> free_runs_;
   TagIndex<StartOf> starts_;  // of runs in indexed queues, by their first byte
   TagIndex<EndOf> ends_;      // the same, by the byte after their last

@@ -98,12 +98,12 @@ void Decoder::add_block(const BlockHeader& block, std::span<const std::byte> pay
   if (block.base < time_) problems.add(where + "the clock went back; the times of this block were raised");
   in_order_ = block.first >= next_ && block.first < kEndOfFiles;
   if (!in_order_) problems.add(where + "a block out of order; its completions are not used");
-  if (in_order_ && !runs_.empty()) recording_.missing += block.first - next_;
+  if (in_order_ && !ranges_.empty()) recording_.missing += block.first - next_;
   std::vector<TraceRequest>& requests = recording_.trace.requests;
-  const Run run{.first = in_order_ ? block.first : next_, .index = requests.size()};
+  const RequestRange range{.first = in_order_ ? block.first : next_, .index = requests.size()};
   BlockState state;
   state.last.time = state.end = block.base;
-  state.number = run.first;
+  state.number = range.first;
   ByteReader reader(payload);
   while (!reader.finished()) {
     const char* mistake = add_record(reader, state);
@@ -115,9 +115,9 @@ void Decoder::add_block(const BlockHeader& block, std::span<const std::byte> pay
       (state.requests != block.requests || state.completions != block.completions))
     problems.add(where + "the block has another number of records than its header states");
   next_ = state.number;
-  if (requests.size() > run.index) {
-    runs_.push_back(run);
-    runs_.back().count = requests.size() - run.index;
+  if (requests.size() > range.index) {
+    ranges_.push_back(range);
+    ranges_.back().count = requests.size() - range.index;
   }
 }
 
@@ -221,11 +221,11 @@ const char* Decoder::add_completion(ByteReader& reader, BlockState& state, std::
 }
 
 TraceRequest* Decoder::find(std::uint64_t number) {
-  const auto after = std::ranges::upper_bound(runs_, number, {}, &Run::first);
-  if (after == runs_.begin()) return nullptr;
-  const Run& run = *std::prev(after);
-  if (number - run.first >= run.count) return nullptr;
-  return &recording_.trace.requests[run.index + (number - run.first)];
+  const auto after = std::ranges::upper_bound(ranges_, number, {}, &RequestRange::first);
+  if (after == ranges_.begin()) return nullptr;
+  const RequestRange& range = *std::prev(after);
+  if (number - range.first >= range.count) return nullptr;
+  return &recording_.trace.requests[range.index + (number - range.first)];
 }
 
 Recording Decoder::take() {

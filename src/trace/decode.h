@@ -42,7 +42,7 @@ class Decoder {
     std::uint64_t payload_checksum = 0;
   };
   // Requests with consecutive numbers that lie one after another in the trace.
-  struct Run {
+  struct RequestRange {
     std::uint64_t first = 0;  // number
     std::size_t index = 0;    // in the trace
     std::size_t count = 0;
@@ -77,10 +77,10 @@ class Decoder {
   const Names names_;
   Recording recording_;
   std::unordered_map<std::string, std::uint32_t> files_;
-  std::vector<Run> runs_;   // ascending
-  std::uint64_t next_ = 0;  // number after the last request
-  Duration time_{};         // of the last arrival
-  bool in_order_ = true;    // numbers of this block may be used
+  std::vector<RequestRange> ranges_;  // ascending
+  std::uint64_t next_ = 0;            // number after the last request
+  Duration time_{};                   // of the last arrival
+  bool in_order_ = true;              // numbers of this block may be used
 };
 
 }  // namespace tutti::trace

@@ -36,14 +36,14 @@ namespace tutti {
 namespace {
 
 // The order of phases of known size, smallest first. A function of stamps alone.
-struct Rank {
+struct PhaseOrder {
   std::uint64_t left = 0;  // bytes on the busiest target
   TimePoint since;         // the start of the phase
   OrderId order = 0;
   ApplicationId application = 0;
   PhaseNumber phase = 0;
   UserId user = 0;
-  bool operator<(const Rank& other) const {
+  bool operator<(const PhaseOrder& other) const {
     if (left != other.left) return left < other.left;
     if (since != other.since) return since < other.since;
     if (order != other.order) return order < other.order;
@@ -59,7 +59,7 @@ struct PhaseQueue {
   Sweep sweep;
   std::size_t count = 0;
   std::tuple<Bytes, Bytes, Bytes> progress;  // attained, bottleneck and total of the furthest stamp seen
-  std::uint64_t left = 0;                    // as in its Rank
+  std::uint64_t left = 0;                    // as in its PhaseOrder
   TimePoint since;
   void reset() {
     requests.clear();
@@ -331,15 +331,15 @@ class Concert final : public QueuedPolicy {
   const bool phases_continue_;
   ContinuedService continued_;
   Pool<PhaseKey, PhaseQueue> phases_;
-  IndexedHeap<Rank> known_;                     // phases that have requests
+  IndexedHeap<PhaseOrder> known_;               // phases that have requests
   LazyHeap<std::int64_t, std::int64_t> turns_;  // of known phases, not taken yet: issue time and cost
   // Bytes that turns have brought and known phases have not used; below zero: how far known phases are ahead.
   // Invariant: plus the cost of the turns not taken yet, it is the cost of all waiting requests of known phases.
   std::int64_t owed_ = 0;
-  IndexedHeap<Rank> oldest_;  // the same phases as in known_, with `left` 0: by their start
-  OldestShare share_;         // of the known phases
-  OldestShare first_share_;   // of the request that arrived first, while both kinds wait
-  Slot first_ = kNoSlot;      // that request; kNoSlot: not looked for
+  IndexedHeap<PhaseOrder> oldest_;  // the same phases as in known_, with `left` 0: by their start
+  OldestShare share_;               // of the known phases
+  OldestShare first_share_;         // of the request that arrived first, while both kinds wait
+  Slot first_ = kNoSlot;            // that request; kNoSlot: not looked for
   std::int64_t first_cost_ = 0;
   UnknownPhases unknown_;
   // Large, and therefore last: what most calls need is close together.

@@ -65,7 +65,7 @@ struct GroupLimits {
   }
 };
 
-struct Shares {
+struct WeightsAndLimits {
   Settings<double> weights{.jobs = {}, .applications = {}, .others = 1};
   Settings<RateLimit> limits;
   GroupLimits groups;
@@ -96,7 +96,7 @@ std::uint64_t order_of(double virtual_time) {
 
 class Fair final : public QueuedPolicy {
  public:
-  Fair(Shares shares, Duration burst) : shares_(std::move(shares)), burst_(burst) {}
+  Fair(WeightsAndLimits configured, Duration burst) : configured_(std::move(configured)), burst_(burst) {}
   ~Fair() override {
     if (cluster_) cluster_->detach(this);
   }
@@ -104,7 +104,7 @@ class Fair final : public QueuedPolicy {
   Fair& operator=(const Fair&) = delete;
 
   void use(std::shared_ptr<ClusterLimits> limits) override {
-    if (!shares_.limited || !limits) return;
+    if (!configured_.limited || !limits) return;
     cluster_ = std::move(limits);
     cluster_->attach(this, burst_);
   }
@@ -216,14 +216,14 @@ class Fair final : public QueuedPolicy {
 
   void introduce(ApplicationQueue& application) {
     const JobKey& job = application.key;
-    application.weight = static_cast<float>(shares_.weights.of(job));
+    application.weight = static_cast<float>(configured_.weights.of(job));
     application.finish = now_virtual_;
-    if (!shares_.limited) return;
-    limit(application, LimitKey::job(job.application, job.user), shares_.limits.of(job));
-    limit(application, LimitKey::user(job.user), shares_.groups.of_user(job.user));
-    if (shares_.groups.names.empty() || !cluster_) return;
+    if (!configured_.limited) return;
+    limit(application, LimitKey::job(job.application, job.user), configured_.limits.of(job));
+    limit(application, LimitKey::user(job.user), configured_.groups.of_user(job.user));
+    if (configured_.groups.names.empty() || !cluster_) return;
     const std::string name = cluster_->name_of(job.application, job.user);
-    limit(application, LimitKey::name(name), shares_.groups.of_name(name));
+    limit(application, LimitKey::name(name), configured_.groups.of_name(name));
   }
 
   void limit(ApplicationQueue& application, const LimitKey& key, const RateLimit& limit) {
@@ -257,7 +257,7 @@ class Fair final : public QueuedPolicy {
   // In a cluster, a decision follows each grant; this is only for safety.
   static constexpr Duration kAskAgain = std::chrono::seconds(1);
 
-  Shares shares_;
+  WeightsAndLimits configured_;
   Duration burst_;
   double now_virtual_ = 0;
   std::size_t tidy_at_ = kKeptIdle;  // applications known before idle ones are forgotten
@@ -359,13 +359,13 @@ bool parse_limit(std::string_view text, RateLimit& limit) {
 }
 
 Result<std::unique_ptr<Policy>> make_fair(const OptionValues& options) {
-  Shares shares;
-  auto weights = read_settings("weights", options.text("weights"), shares.weights, shares.groups, parse_weight);
+  WeightsAndLimits configured;
+  auto weights = read_settings("weights", options.text("weights"), configured.weights, configured.groups, parse_weight);
   if (!weights) return Failure(weights.error());
-  auto limits = read_settings("limits", options.text("limits"), shares.limits, shares.groups, parse_limit);
+  auto limits = read_settings("limits", options.text("limits"), configured.limits, configured.groups, parse_limit);
   if (!limits) return Failure(limits.error());
-  shares.limited = !options.text("limits").empty();
-  return std::make_unique<Fair>(std::move(shares), options.duration("burst"));
+  configured.limited = !options.text("limits").empty();
+  return std::make_unique<Fair>(std::move(configured), options.duration("burst"));
 }
 
 }  // namespace

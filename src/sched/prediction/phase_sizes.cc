@@ -93,7 +93,7 @@ ExpectedPhaseSizes::Size& ExpectedPhaseSizes::size_of(const PhasePattern& patter
 
 Bytes ExpectedPhaseSizes::arrived(const Request& request, TimePoint now) {
   const Stamp& stamp = request.stamp;
-  Phase& phase = phases_[index_of(stamp)];
+  LastPhase& phase = phases_[index_of(stamp)];
   const bool same = same_application(phase, stamp);
   if (same && stamp.phase < phase.number) return {};  // a rank that is late
   if (!same || stamp.phase != phase.number || !phase.open) {
@@ -111,18 +111,18 @@ Bytes ExpectedPhaseSizes::arrived(const Request& request, TimePoint now) {
 }
 
 void ExpectedPhaseSizes::left(const Stamp& stamp) {
-  Phase& phase = phases_[index_of(stamp)];
+  LastPhase& phase = phases_[index_of(stamp)];
   if (same_application(phase, stamp) && stamp.phase == phase.number && phase.waiting > 0) --phase.waiting;
 }
 
-void ExpectedPhaseSizes::begin(Phase& phase, const Request& request, TimePoint now) {
+void ExpectedPhaseSizes::begin(LastPhase& phase, const Request& request, TimePoint now) {
   const Stamp& stamp = request.stamp;
   const PhasePattern pattern = pattern_of(request);
   const auto index = static_cast<std::uint32_t>(&phase - phases_.data());
   phase = {
       .application = stamp.application, .user = stamp.user, .number = stamp.phase, .open = true, .pattern = pattern};
   // The last phase of an application that has ended is learned when the next run begins.
-  if (Phase& latest = phases_[size_of(pattern).latest]; &latest != &phase && latest.pattern == pattern)
+  if (LastPhase& latest = phases_[size_of(pattern).latest]; &latest != &phase && latest.pattern == pattern)
     end_if_quiet(latest, now);
   Size& size = size_of(pattern);
   size.latest = index;
@@ -130,12 +130,12 @@ void ExpectedPhaseSizes::begin(Phase& phase, const Request& request, TimePoint n
   if (!size.was_wrong && accuracy_.trusted()) phase.used = size.expected;
 }
 
-void ExpectedPhaseSizes::end_if_quiet(Phase& phase, TimePoint now) {
+void ExpectedPhaseSizes::end_if_quiet(LastPhase& phase, TimePoint now) {
   constexpr Duration kQuiet = std::chrono::seconds(1);
   if (phase.waiting == 0 && now - phase.last >= kQuiet) end(phase);
 }
 
-void ExpectedPhaseSizes::end(Phase& phase) {
+void ExpectedPhaseSizes::end(LastPhase& phase) {
   if (!std::exchange(phase.open, false)) return;
   count(phase);
   Size& size = size_of(phase.pattern);
@@ -144,7 +144,7 @@ void ExpectedPhaseSizes::end(Phase& phase) {
 }
 
 // Once per phase, of which something was expected.
-void ExpectedPhaseSizes::count(Phase& phase) {
+void ExpectedPhaseSizes::count(LastPhase& phase) {
   if (phase.expected == Bytes{} || std::exchange(phase.counted, true)) return;
   accuracy_.count(!sizes_differ(phase.expected, phase.shown));
 }

@@ -76,7 +76,7 @@ class ExpectedPhaseSizes {
 
  private:
   // The last phase of an application.
-  struct Phase {
+  struct LastPhase {
     ApplicationId application = 0;
     UserId user = 0;
     PhaseNumber number = 0;
@@ -98,13 +98,13 @@ class ExpectedPhaseSizes {
   std::size_t index_of(const Stamp& stamp) const {
     return mix(std::uint64_t{stamp.user} << 32 | stamp.application) % phases_.size();
   }
-  static bool same_application(const Phase& phase, const Stamp& stamp) {
+  static bool same_application(const LastPhase& phase, const Stamp& stamp) {
     return phase.application == stamp.application && phase.user == stamp.user;
   }
-  void begin(Phase& phase, const Request& request, TimePoint now);
-  void end(Phase& phase);
-  void end_if_quiet(Phase& phase, TimePoint now);
-  void count(Phase& phase);
+  void begin(LastPhase& phase, const Request& request, TimePoint now);
+  void end(LastPhase& phase);
+  void end_if_quiet(LastPhase& phase, TimePoint now);
+  void count(LastPhase& phase);
   PhasePattern pattern_of(const Request& request) const;
   Size& size_of(const PhasePattern& pattern);
 
@@ -112,7 +112,7 @@ class ExpectedPhaseSizes {
   AccuracyBalance accuracy_;
   boost::unordered_flat_map<FileId, std::uint64_t> files_;  // hashes of patterns
   boost::unordered_flat_map<PhasePattern, Size> patterns_;
-  std::array<Phase, 1024> phases_{};  // by application; a later one replaces one with the same index
+  std::array<LastPhase, 1024> phases_{};  // by application; a later one replaces one with the same index
 };
 
 }  // namespace tutti

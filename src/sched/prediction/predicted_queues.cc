@@ -141,17 +141,17 @@ PredictedQueue::PredictedQueue(std::span<PredictionSample> samples) {
     requests_.push_back(combined(same));
     if (begin > 0) requests_.back().gap = gap_between(before, same);
     before = same;
-    index_.insert({tag_of(requests_.back().offset), number}, [](const Place&) { return false; });
+    index_.insert({tag_of(requests_.back().offset), number}, [](const IndexSlot&) { return false; });
   }
 }
 
 std::uint32_t PredictedQueue::find(std::uint64_t offset, Bytes length) const {
   const std::uint32_t tag = tag_of(offset);
-  const Place* place = index_.find(tag, [&](const Place& each) {
+  const IndexSlot* slot = index_.find(tag, [&](const IndexSlot& each) {
     return each.tag == tag && requests_[each.number].offset == offset &&
            requests_[each.number].length == length.count();
   });
-  return place ? place->number : kNone;
+  return slot ? slot->number : kNone;
 }
 
 std::shared_ptr<const PredictedQueues> PredictedQueues::combine(std::span<const Trace> traces) {

@@ -59,7 +59,7 @@ class PredictedQueue {
   std::uint32_t find(std::uint64_t offset, Bytes length) const;
 
  private:
-  struct Place {
+  struct IndexSlot {
     std::uint32_t tag = 0;
     std::uint32_t number = kNone;
     bool vacant() const { return number == kNone; }
@@ -71,7 +71,7 @@ class PredictedQueue {
   }
 
   std::vector<PredictedRequest, HugePageAllocator<PredictedRequest>> requests_;
-  ProbingTable<Place> index_;
+  ProbingTable<IndexSlot> index_;
 };
 
 // All predicted queues of a scheduler. Immutable, so that several threads can use one.
