@@ -2,8 +2,8 @@
 // The world: the interface through which code gets time, timers, threads for blocking calls and random numbers.
 //
 // It has two implementations. Live (base/live_world.h): the machine's clocks and real threads. Simulated
-// (sim/simulated_world.h): virtual time on one event queue, one world per simulated process. The same code runs in
-// both. Sockets, disks and the file system have their own interfaces: net::Transport, Engine, FileSystem.
+// (sim::Process in sim/simulator.h): virtual time on one event queue, one world per simulated process. The same code
+// runs in both. Sockets, disks and the file system have their own interfaces: net::Transport, Engine, FileSystem.
 #pragma once
 
 #include <tutti/base.h>
