@@ -16,7 +16,7 @@
 namespace tutti::gate {
 
 // What the lock table has measured so far.
-struct History {
+struct Measurements {
   std::optional<Duration> period;  // of this job: mean time from one phase to the next, without waiting
   // Of this job: how long it is expected to hold its targets. As long as in its last turn or, if its last two turns
   // differ by more than a half of the shorter one, as in the longer one: turns that alternate must not seem short.
@@ -45,7 +45,7 @@ class Discipline {
   virtual ~Discipline() = default;
 
   // Called once for each new request. announced 0: unknown size.
-  virtual Placement place(Bytes announced, const History& history) = 0;
+  virtual Placement place(Bytes announced, const Measurements& measured) = 0;
 
   // Placement::group is below this.
   virtual std::uint32_t groups() const { return 1; }

@@ -16,7 +16,7 @@ namespace {
 // Locking with order preservation (thesis, figure 3.5 (a)).
 class FifoDiscipline final : public Discipline {
  public:
-  Placement place(Bytes, const History&) override { return {}; }
+  Placement place(Bytes, const Measurements&) override { return {}; }
   bool keeps_order() const override { return true; }
   std::optional<Duration> limit() const override { return std::nullopt; }
 };
@@ -25,7 +25,7 @@ class FifoDiscipline final : public Discipline {
 class FifoPassDiscipline final : public Discipline {
  public:
   explicit FifoPassDiscipline(Duration limit) : limit_(limit) {}
-  Placement place(Bytes, const History&) override { return {}; }
+  Placement place(Bytes, const Measurements&) override { return {}; }
   bool keeps_order() const override { return false; }
   std::optional<Duration> limit() const override { return limit_; }
 
@@ -39,9 +39,9 @@ class ShortestDiscipline final : public Discipline {
  public:
   explicit ShortestDiscipline(Duration limit) : limit_(limit) {}
 
-  Placement place(Bytes announced, const History& history) override {
+  Placement place(Bytes announced, const Measurements& measured) override {
     if (announced.count() > 0) return {.rank = static_cast<double>(announced.count())};
-    if (history.hold) return {.rank = seconds(*history.hold) * history.bytes_per_second};
+    if (measured.hold) return {.rank = seconds(*measured.hold) * measured.bytes_per_second};
     return {.rank = std::numeric_limits<double>::infinity()};
   }
   bool keeps_order() const override { return false; }
@@ -68,15 +68,15 @@ class Set10Discipline final : public Discipline {
  public:
   explicit Set10Discipline(bool together) : together_(together) {}
 
-  Placement place(Bytes, const History& history) override {
-    if (!history.period && !history.typical_magnitude) return {};
+  Placement place(Bytes, const Measurements& measured) override {
+    if (!measured.period && !measured.typical_magnitude) return {};
     const double logarithm =
-        history.period ? std::log10(std::max(seconds(*history.period), 1e-9)) : *history.typical_magnitude;
+        measured.period ? std::log10(std::max(seconds(*measured.period), 1e-9)) : *measured.typical_magnitude;
     const int magnitude = std::clamp(static_cast<int>(std::round(logarithm)), kSmallestMagnitude, kLargestMagnitude);
     const auto number = static_cast<std::uint32_t>(magnitude - kSmallestMagnitude) + 1;
     if (together_) return {.group = number};
     ++open_;
-    const double charge = weighted(number, history.hold.value_or(std::chrono::seconds(1)));
+    const double charge = weighted(number, measured.hold.value_or(std::chrono::seconds(1)));
     double& finish = finish_[number];
     const double start = std::max(time_, finish);
     finish = start + charge;

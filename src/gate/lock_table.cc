@@ -403,7 +403,7 @@ void LockTable::refuse(SessionId session, Ticket ticket, Refusal refusal) {
 }
 
 // Called when the job asks for another phase.
-History LockTable::learn_period(JobHistory& history) {
+Measurements LockTable::learn_period(JobHistory& history) {
   history.used = true;
   if (history.hold) {
     constexpr std::uint32_t kRemembered = 8;  // phases in the mean

@@ -278,7 +278,7 @@ class LockTable {
   TurnGroup& group(std::uint32_t number);
   void answer(const SessionEntry& session, const Turn& turn, AnswerKind kind);
   void refuse(SessionId session, Ticket ticket, Refusal refusal);
-  History learn_period(JobHistory& history);
+  Measurements learn_period(JobHistory& history);
   void learn_hold(const Turn& turn);
   JobHistory& history_of(SessionEntry& session, const Ask& ask);
   JobHistory& add_history(const Ask& ask);
