@@ -58,11 +58,11 @@ const Figure kFigures[] = {
 };
 
 // Mean over the seeds and its 95% interval; nothing: not computed.
-std::optional<lab::Estimate> estimate(const StudyRow& row, const Figure& figure) {
+std::optional<lab::ValueWithInterval> estimate(const StudyRow& row, const Figure& figure) {
   std::vector<double> values;
   for (const sim::Metrics& run : row.runs) values.push_back(figure.of(run));
   if (figure.may_lack && std::ranges::find(values, 0.0) != values.end()) return std::nullopt;
-  lab::Estimate result = lab::jackknife(values.size(), [&](lab::WithoutSeed without) {
+  lab::ValueWithInterval result = lab::jackknife(values.size(), [&](lab::WithoutSeed without) {
     return lab::sum_of(values, without) / static_cast<double>(values.size() - (without ? 1 : 0));
   });
   if (result.interval && *result.interval < 1e-12 * std::abs(result.value)) result.interval = 0;  // rounding errors
@@ -182,7 +182,7 @@ std::string as_csv(const Study& study, const std::vector<StudyRow>& rows) {
   return text + "\n";
 }
 
-std::string cell(const std::optional<lab::Estimate>& value, bool time) {
+std::string cell(const std::optional<lab::ValueWithInterval>& value, bool time) {
   if (!value) return "-";
   const auto text = [&](double number, int digits) {
     return time ? lab::time_text(number, digits) : fmt::format("{:.{}g}", number, digits);

@@ -60,7 +60,7 @@ Result<ExperimentResult> agios_figure3(const LabOptions& options) {
                               kFigure3Servers, kFigure3Processes, kFigure3Processes);
   result.columns = {"servers",    "pattern", "requests", "direction", "regular s", "without aggregations s",
                     "normalized", "paper"};
-  Estimate largest;
+  ValueWithInterval largest;
   for (const ServerKind& kind : server_kinds()) {
     say(options, fmt::format("agios-figure3: {}", kind.name));
     for (const Pattern pattern : {Pattern::kContiguous, Pattern::kStrided})
@@ -70,7 +70,7 @@ Result<ExperimentResult> agios_figure3(const LabOptions& options) {
           const auto with_merging = run_figure3(test, kind.servers, regular);
           const auto without = run_figure3(test, kind.servers, single);
           if (!with_merging || !without) return Failure((with_merging ? without : with_merging).error());
-          const Estimate ratio = ratio_over_seeds(*without, *with_merging);
+          const ValueWithInterval ratio = ratio_over_seeds(*without, *with_merging);
           result.rows.push_back({kind.name, test.pattern_name(), test.size_name(), test.direction_name(),
                                  sum_of(*with_merging) / kFigure3Seeds, sum_of(*without) / kFigure3Seeds, ratio.value,
                                  "up to 6.3"});

@@ -40,15 +40,16 @@ class LiveTests {
       const TemporaryDirectory traces;
       const auto simulated = record(test, seed);
       if (!simulated) return Failure(simulated.error());
-      struct Run {
+      struct PolicyRun {
         AgiosPolicy policy;
         LiveFigures& figures;
         LiveOptions how{};
         AgiosPredictions predictions{};
       };
       const AgiosPolicy plain = agios_paper_policy(), traced = agios_predicting_policy("traces");
-      for (const Run& run : {Run{{"fifo", {}}, live.fifo}, Run{plain, live.paper, {.traces = traces.path()}},
-                             Run{traced, live.predicted, {.predict = traces.path()}, *simulated}}) {
+      for (const PolicyRun& run :
+           {PolicyRun{{"fifo", {}}, live.fifo}, PolicyRun{plain, live.paper, {.traces = traces.path()}},
+            PolicyRun{traced, live.predicted, {.predict = traces.path()}, *simulated}}) {
         say(options_, fmt::format("agios-patterns: {} {} {}, {}{}", test.pattern_name(), test.size_name(),
                                   test.direction_name(), run.policy.name, run.how.predict.empty() ? "" : ", traces"));
         Scenario scenario = make(test, run.policy, seed);

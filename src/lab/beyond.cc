@@ -179,21 +179,21 @@ void add_claims(const Results& results, ExperimentResult& result) {
 
 // Mixes with unknown or wrong sizes must not get worse: in the mean over seeds and in the worst seed.
 void add_harmless_claims(const Results& results, ExperimentResult& result) {
-  Estimate mean, makespan;              // of the worst mix
-  Estimate worst_mean, worst_makespan;  // the largest of the runs made: no interval
+  ValueWithInterval mean, makespan;              // of the worst mix
+  ValueWithInterval worst_mean, worst_makespan;  // the largest of the runs made: no interval
   std::size_t runs = 0;
   for (const Mix& mix : kMixes) {
     if (mix.known != SizeKnowledge::kUnknown && mix.known != SizeKnowledge::kWrong) continue;
     const Averages &concert = results.at(mix.name).at("concert"), &fifo = results.at(mix.name).at("fifo");
-    const Estimate mean_here = ratio_over_seeds(concert.phases, fifo.phases);
-    const Estimate makespan_here = ratio_over_seeds(concert.makespans, fifo.makespans);
+    const ValueWithInterval mean_here = ratio_over_seeds(concert.phases, fifo.phases);
+    const ValueWithInterval makespan_here = ratio_over_seeds(concert.makespans, fifo.makespans);
     if (mean_here.value > mean.value) mean = mean_here;
     if (makespan_here.value > makespan.value) makespan = makespan_here;
     worst_mean.value = std::max(worst_mean.value, worst(concert.phases, fifo.phases));
     worst_makespan.value = std::max(worst_makespan.value, worst(concert.makespans, fifo.makespans));
     runs += fifo.phases.size();
   }
-  const auto claim = [&](const char* id, std::string what, const Estimate& ours) {
+  const auto claim = [&](const char* id, std::string what, const ValueWithInterval& ours) {
     result.claims.push_back(with({.id = id, .what = std::move(what), .unit = "x", .goal = 1.02}, ours));
   };
   claim("beyond-unequal.unknown-mean", "concert's mean over fifo's, worst mix with sizes unknown or wrong", mean);

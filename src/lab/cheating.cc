@@ -149,20 +149,20 @@ Result<MixEffects> effects_of(const JobMix& mix) {
 }
 
 // Geometric means, in percent.
-Estimate percent_longer(const std::vector<double>& logarithms) {
+ValueWithInterval percent_longer(const std::vector<double>& logarithms) {
   return jackknife(logarithms.size(),
                    [&](WithoutSeed without) { return 100 * (std::exp(mean_of(logarithms, without)) - 1); });
 }
-Estimate percent_shorter(const std::vector<double>& logarithms) {
+ValueWithInterval percent_shorter(const std::vector<double>& logarithms) {
   return jackknife(logarithms.size(),
                    [&](WithoutSeed without) { return 100 * (1 - std::exp(-mean_of(logarithms, without))); });
 }
 
 // The largest effects of one kind, in percent.
 struct Worst {
-  Estimate gain{-100}, loss{-100};
-  Estimate harm{-100};  // how much longer the author's own phases get
-  void add(const Estimate& shorter, const Estimate& longer) {
+  ValueWithInterval gain{-100}, loss{-100};
+  ValueWithInterval harm{-100};  // how much longer the author's own phases get
+  void add(const ValueWithInterval& shorter, const ValueWithInterval& longer) {
     if (shorter.value > gain.value) gain = shorter;
     if (longer.value > loss.value) loss = longer;
     if (-shorter.value > harm.value) harm = {-shorter.value, shorter.interval};
@@ -189,7 +189,7 @@ Result<ExperimentResult> cheating(const LabOptions& options) {
       for (std::size_t j = 0; j < std::size(kCheatedPolicies); ++j) {
         const CheatedPolicy& policy = kCheatedPolicies[j];
         const Effect& effect = (*effects)[j][i];
-        const Estimate shorter = percent_shorter(effect.gain), longer = percent_longer(effect.loss);
+        const ValueWithInterval shorter = percent_shorter(effect.gain), longer = percent_longer(effect.loss);
         result.rows.push_back({mix.name, trick.name, policy.name, shorter.value, longer.value});
         if (clock && std::string_view(policy.policy) == "window") window_clocks.add(shorter, longer);
         if (clock && std::string_view(policy.policy) == "concert") concert_clocks.add(shorter, longer);
@@ -200,7 +200,7 @@ Result<ExperimentResult> cheating(const LabOptions& options) {
       }
     }
   }
-  const auto claim = [&](const char* id, const char* what, const Estimate& ours) {
+  const auto claim = [&](const char* id, const char* what, const ValueWithInterval& ours) {
     result.claims.push_back(with(
         {.id = fmt::format("cheating.{}", id), .what = what, .unit = "%", .goal = 5, .goal_is = Claim::Goal::kAtMost},
         ours));

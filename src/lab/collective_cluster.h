@@ -63,7 +63,7 @@ class CollectiveCluster {
     std::uint64_t length = 0;
   };
   // The part of a call for one target.
-  struct Job {
+  struct TargetRequest {
     std::size_t rank = 0;
     FileId file = 0;
     Direction direction = Direction::kRead;
@@ -77,7 +77,7 @@ class CollectiveCluster {
     std::shared_ptr<Task> owner;
   };
   struct Chunk {
-    std::shared_ptr<Job> job;
+    std::shared_ptr<TargetRequest> request;
     Range range{};
   };
   struct Target {
@@ -91,16 +91,16 @@ class CollectiveCluster {
     std::uint32_t next_ticket = 0;
   };
 
-  std::vector<std::shared_ptr<Job>> jobs_of(const Call& call) const;
-  void arrives(const std::shared_ptr<Job>& job);
-  void start_chunks(const std::shared_ptr<Job>& job);
+  std::vector<std::shared_ptr<TargetRequest>> requests_of(const Call& call) const;
+  void arrives(const std::shared_ptr<TargetRequest>& request);
+  void start_chunks(const std::shared_ptr<TargetRequest>& request);
   void start(std::size_t target, std::uint32_t ticket);
   void enqueue(std::size_t target, std::uint32_t ticket);
   void dequeue(std::size_t target, FileId file);
   void to_device(std::size_t target, std::uint32_t ticket, std::uint64_t length);
   void finish(std::size_t target);
   void served(std::size_t target, std::uint32_t ticket);
-  void answer(const std::shared_ptr<Job>& job, std::uint64_t bytes);
+  void answer(const std::shared_ptr<TargetRequest>& request, std::uint64_t bytes);
 
   sim::Simulator& simulator_;
   ClusterFigures figures_;

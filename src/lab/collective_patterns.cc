@@ -172,18 +172,18 @@ Result<Throughputs> measure_cells(const std::vector<CollectiveCell>& cells, unsi
   return values;
 }
 
-Estimate mean_over_seeds(const std::vector<double>& values) {
+ValueWithInterval mean_over_seeds(const std::vector<double>& values) {
   return jackknife(values.size(), [&](WithoutSeed without) { return mean_of(values, without); });
 }
 
-Estimate gain_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline) {
-  Estimate gain = reduction_over_seeds(baseline, ours);
+ValueWithInterval gain_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline) {
+  ValueWithInterval gain = reduction_over_seeds(baseline, ours);
   gain.value = -gain.value;
   return gain;
 }
 
-Estimate ratio_to_better(const std::vector<double>& ours, const std::vector<double>& one,
-                         const std::vector<double>& other) {
+ValueWithInterval ratio_to_better(const std::vector<double>& ours, const std::vector<double>& one,
+                                  const std::vector<double>& other) {
   return ratio_over_seeds(ours, sum_of(one) > sum_of(other) ? one : other);
 }
 
@@ -191,19 +191,19 @@ void append_means(std::vector<Cell>& row, const Throughputs& values) {
   for (const auto& each : values) row.emplace_back(mean_of(each));
 }
 
-Claim reproduced(std::string id, std::string what, std::string unit, double paper, const Estimate& ours) {
+Claim reproduced(std::string id, std::string what, std::string unit, double paper, const ValueWithInterval& ours) {
   Claim claim{.id = std::move(id), .what = std::move(what), .unit = std::move(unit), .paper = paper};
   claim.reproduced = true;
   return with(std::move(claim), ours);
 }
 
-Claim advance(std::string id, std::string what, std::string unit, double goal, const Estimate& ours) {
+Claim advance(std::string id, std::string what, std::string unit, double goal, const ValueWithInterval& ours) {
   Claim claim{.id = std::move(id), .what = std::move(what), .unit = std::move(unit), .goal = goal};
   claim.goal_is = Claim::Goal::kAtLeast;
   return with(std::move(claim), ours);
 }
 
-Claim fitted(std::string id, std::string what, std::string unit, double paper, const Estimate& ours) {
+Claim fitted(std::string id, std::string what, std::string unit, double paper, const ValueWithInterval& ours) {
   Claim claim = reproduced(std::move(id), std::move(what), std::move(unit), paper, ours);
   claim.fitted = true;
   return claim;

@@ -65,18 +65,18 @@ Result<Throughputs> measure_cells(const std::vector<CollectiveCell>& cells, unsi
                                   std::vector<std::string>* chosen = nullptr);
 // Figures of values by seed: their mean, how much larger `ours` is than `baseline` in percent, and `ours` over the
 // better of two.
-Estimate mean_over_seeds(const std::vector<double>& values);
-Estimate gain_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline);
-Estimate ratio_to_better(const std::vector<double>& ours, const std::vector<double>& one,
-                         const std::vector<double>& other);
+ValueWithInterval mean_over_seeds(const std::vector<double>& values);
+ValueWithInterval gain_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline);
+ValueWithInterval ratio_to_better(const std::vector<double>& ours, const std::vector<double>& one,
+                                  const std::vector<double>& other);
 // Adds the mean of each cell to the row of a table.
 void append_means(std::vector<Cell>& row, const Throughputs& values);
 
 // A value of the paper, reproduced if ours is within 20% of it.
-Claim reproduced(std::string id, std::string what, std::string unit, double paper, const Estimate& ours);
+Claim reproduced(std::string id, std::string what, std::string unit, double paper, const ValueWithInterval& ours);
 // The same, for a figure that the model of the servers was fitted to (docs/collective.md).
-Claim fitted(std::string id, std::string what, std::string unit, double paper, const Estimate& ours);
+Claim fitted(std::string id, std::string what, std::string unit, double paper, const ValueWithInterval& ours);
 // Our goal: at least `goal`.
-Claim advance(std::string id, std::string what, std::string unit, double goal, const Estimate& ours);
+Claim advance(std::string id, std::string what, std::string unit, double goal, const ValueWithInterval& ours);
 
 }  // namespace tutti::lab

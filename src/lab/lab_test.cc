@@ -132,11 +132,11 @@ TEST(Claims, AnAdvanceIsUndecidedIfTheGoalIsInsideItsInterval) {
 
 TEST(Claims, TheIntervalOfARatioComesFromItsSeeds) {
   EXPECT_EQ(ratio_over_seeds({1, 2}, {2, 4}).interval, std::nullopt);
-  const Estimate exact = reduction_over_seeds({2, 4, 6, 8}, {1, 2, 3, 4});
+  const ValueWithInterval exact = reduction_over_seeds({2, 4, 6, 8}, {1, 2, 3, 4});
   EXPECT_DOUBLE_EQ(exact.value, 50);
   EXPECT_NEAR(*exact.interval, 0, 1e-9);
   // Equal baselines: the jackknife is the usual interval of a mean, t(3) * deviation / sqrt(4).
-  const Estimate spread = ratio_over_seeds({1, 2, 3, 4}, {1, 1, 1, 1});
+  const ValueWithInterval spread = ratio_over_seeds({1, 2, 3, 4}, {1, 1, 1, 1});
   EXPECT_DOUBLE_EQ(spread.value, 2.5);
   EXPECT_NEAR(*spread.interval, 3.182 * std::sqrt(5.0 / 3) / 2, 1e-9);
 }

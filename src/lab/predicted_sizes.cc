@@ -167,8 +167,8 @@ Result<void> measure_size_ways(const LabOptions& options, const char* place, con
 }
 
 // What part of the gain of the best way another one reaches, in percent.
-Estimate share_of_gain(const std::vector<double>& unknown, const std::vector<double>& ours,
-                       const std::vector<double>& best) {
+ValueWithInterval share_of_gain(const std::vector<double>& unknown, const std::vector<double>& ours,
+                                const std::vector<double>& best) {
   return jackknife(unknown.size(), [&](WithoutSeed without) {
     const double none = sum_of(unknown, without);
     return 100 * (none - sum_of(ours, without)) / (none - sum_of(best, without));
@@ -176,11 +176,11 @@ Estimate share_of_gain(const std::vector<double>& unknown, const std::vector<dou
 }
 
 void add_size_claims(const MeasuredSizes& measured, ExperimentResult& result) {
-  const auto at_most = [&](const char* id, const char* what, double goal, const Estimate& ours) {
+  const auto at_most = [&](const char* id, const char* what, double goal, const ValueWithInterval& ours) {
     result.claims.push_back(
         with({.id = fmt::format("predicted-sizes.{}", id), .what = what, .unit = "x", .goal = goal}, ours));
   };
-  const auto at_least = [&](const char* id, const char* what, const Estimate& ours) {
+  const auto at_least = [&](const char* id, const char* what, const ValueWithInterval& ours) {
     result.claims.push_back(with({.id = fmt::format("predicted-sizes.{}", id),
                                   .what = what,
                                   .unit = "%",

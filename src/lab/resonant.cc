@@ -77,9 +77,9 @@ void add_demonstration_claims(ExperimentResult& result, const std::vector<Demons
   claims.push_back(
       advance(ahead + "gain-2-128", "auto over two-phase, 2 ranks, 128 KB", "%", 75, gain_over_seeds(two[7], two[3])));
   for (const bool queue : {false, true}) {
-    Estimate worst{1e9};
+    ValueWithInterval worst{1e9};
     for (const auto& row : rows) {
-      const Estimate ratio = ratio_to_better(row.values[7], row.values[0], row.values[3]);
+      const ValueWithInterval ratio = ratio_to_better(row.values[7], row.values[0], row.values[3]);
       if (row.queue == queue && ratio.value < worst.value) worst = ratio;
     }
     claims.push_back(advance(
@@ -227,7 +227,7 @@ Result<ExperimentResult> resonant_interference(const LabOptions& options) {
 namespace {
 
 // Section 3.4: the delay between groups may be from 0.1 to 1 ms. The largest throughput over the smallest.
-Result<Estimate> spread_of_delays(const ClusterFigures& figures) {
+Result<ValueWithInterval> spread_of_delays(const ClusterFigures& figures) {
   const auto program = mpi_io_test({.ranks = 64, .segment = 1 << 20, .most_bytes = std::uint64_t{256} << 20});
   std::vector<CollectiveCell> cells;
   for (const int microseconds : {100, 200, 500, 1000}) {
@@ -278,9 +278,10 @@ Result<ExperimentResult> resonant_scaling(const LabOptions& options) {
   result.claims.push_back(reproduced("resonant-scaling.reproduced.delay",
                                      "timed at 64 ranks, delays of 0.1 to 1 ms: largest / smallest throughput", "x", 1,
                                      *delays));
-  Estimate worst{1e9};
+  ValueWithInterval worst{1e9};
   for (const auto& row : rows)
-    if (const Estimate ratio = ratio_to_better(row[4], row[2], row[3]); ratio.value < worst.value) worst = ratio;
+    if (const ValueWithInterval ratio = ratio_to_better(row[4], row[2], row[3]); ratio.value < worst.value)
+      worst = ratio;
   const auto& most = rows[6];
   result.claims.push_back(advance("resonant-scaling.reproduced.ahead",
                                   "resonant / ROMIO at 64 ranks: more than 1 in figure 12", "x", 1,

@@ -90,7 +90,7 @@ const BenchmarkRow& find(const std::vector<BenchmarkRow>& rows, const std::strin
   });
 }
 
-Estimate gain(const BenchmarkRow& row) {
+ValueWithInterval gain(const BenchmarkRow& row) {
   return gain_over_seeds(row.values[kPaperMethod], row.values[kRomio]);
 }
 
@@ -99,10 +99,10 @@ void add_reproduced(ExperimentResult& result, const std::vector<BenchmarkRow>& r
   const auto& write = find(rows, "noncontig", "16384 elements", Direction::kWrite);
   const auto& small = find(rows, "noncontig", "4096 elements", Direction::kRead);
   const auto& same = find(rows, "mpi-io-test", "64 KB", Direction::kRead);
-  Estimate most{-100}, peak;
+  ValueWithInterval most{-100}, peak;
   for (const BenchmarkRow& row : rows) {
     if (row.servers != Servers::kPaper) continue;
-    const Estimate gained = gain(row), romio = mean_over_seeds(row.values[kRomio]);
+    const ValueWithInterval gained = gain(row), romio = mean_over_seeds(row.values[kRomio]);
     if (row.benchmark == "mpi-io-test" && row.size != "64 KB" && gained.value > most.value) most = gained;
     if (row.benchmark == "coll_perf" && row.direction == Direction::kRead && romio.value > peak.value) peak = romio;
   }
@@ -139,12 +139,13 @@ void add_queue_claims(ExperimentResult& result, const std::vector<BenchmarkRow>&
 
 void add_advance(ExperimentResult& result, const std::vector<BenchmarkRow>& rows) {
   for (const Servers servers : {Servers::kPaper, Servers::kQueue, Servers::kFlash}) {
-    Estimate worst{1e9};
+    ValueWithInterval worst{1e9};
     std::string where;
     std::size_t all = 0, fine = 0;
     for (const BenchmarkRow& row : rows) {
       if (row.servers != servers) continue;
-      const Estimate ratio = ratio_to_better(row.values[kAuto], row.values[kNonCollective], row.values[kTwoPhase]);
+      const ValueWithInterval ratio =
+          ratio_to_better(row.values[kAuto], row.values[kNonCollective], row.values[kTwoPhase]);
       ++all;
       if (ratio.value >= 0.98) ++fine;
       if (ratio.value >= worst.value) continue;

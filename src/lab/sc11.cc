@@ -167,7 +167,7 @@ Result<ExperimentResult> sc11_formulas(const LabOptions& options) {
                     "window",  "formula 3",    "difference", "worst error %"};
   result.device = "one time unit per piece, depth 1" + describe(options.mode, "");
   constexpr unsigned kPieces = 200'000;  // per cell: enough for a random error below 0.3%
-  Estimate worst;
+  ValueWithInterval worst;
   Chart chart{
       .title = "Mean completion of 16 applications",
       .x_label = "servers",
@@ -191,7 +191,7 @@ Result<ExperimentResult> sc11_formulas(const LabOptions& options) {
       }
       const double one = formula1(n, m), two = (m + 1) / 2.0;
       const double fifo = mean_of(means[0]), window = mean_of(means[1]);
-      const Estimate error = jackknife(seeds, [&](WithoutSeed without) {
+      const ValueWithInterval error = jackknife(seeds, [&](WithoutSeed without) {
         const double random = mean_of(means[0], without);
         return 100 * std::max({std::abs(random / one - 1), std::abs(window / two - 1),
                                std::abs((random - window) - (one - two)) / one});
@@ -215,7 +215,7 @@ namespace {
 
 // The paper's metric: maximum over minimum finish time of the servers, mean over the applications. Empty if the times
 // of single servers are unknown.
-std::optional<Estimate> max_over_min(const Averages& averages) {
+std::optional<ValueWithInterval> max_over_min(const Averages& averages) {
   if (averages.first_server <= 0) return {};
   return ratio_over_seeds(averages.last_servers, averages.first_servers);
 }

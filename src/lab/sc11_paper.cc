@@ -40,7 +40,7 @@ struct Measured {
   double gain(std::size_t depth, WithoutSeed without) const {
     return reduction(sum_of(fifo.operations, without), sum_of(window[depth].operations, without));
   }
-  Estimate gain(std::size_t depth) const {
+  ValueWithInterval gain(std::size_t depth) const {
     return jackknife(fifo.operations.size(), [&](WithoutSeed without) { return gain(depth, without); });
   }
 };
@@ -59,7 +59,7 @@ Result<Measured> measure_both(const LabOptions& options, bool flash, const std::
   return measured;
 }
 
-Estimate mean_gain(const std::vector<const Measured*>& cells, std::size_t depth) {
+ValueWithInterval mean_gain(const std::vector<const Measured*>& cells, std::size_t depth) {
   return jackknife(cells.front()->fifo.operations.size(), [&](WithoutSeed without) {
     double sum = 0;
     for (const Measured* cell : cells) sum += cell->gain(depth, without);
@@ -74,13 +74,14 @@ struct PaperStatement {
   std::string unit = "%";
 };
 
-void reproduced(ExperimentResult& result, const PaperStatement& statement, double paper, const Estimate& ours) {
+void reproduced(ExperimentResult& result, const PaperStatement& statement, double paper,
+                const ValueWithInterval& ours) {
   result.claims.push_back(with(
       {.id = statement.id, .what = statement.what, .unit = statement.unit, .paper = paper, .reproduced = true}, ours));
 }
 
 void stated(ExperimentResult& result, const PaperStatement& statement, double goal, Claim::Goal goal_is,
-            const Estimate& ours) {
+            const ValueWithInterval& ours) {
   result.claims.push_back(with({.id = statement.id,
                                 .what = statement.what,
                                 .unit = statement.unit,
@@ -94,7 +95,7 @@ void stated(ExperimentResult& result, const PaperStatement& statement, double go
 std::vector<Cell> cells_of(const Measured& measured) {
   std::vector<Cell> cells{measured.fifo.operation * 1e3};
   for (std::size_t i = 0; i < kWindowDepths.size(); ++i) {
-    const Estimate gain = measured.gain(i);
+    const ValueWithInterval gain = measured.gain(i);
     cells.push_back(measured.window[i].operation * 1e3);
     cells.push_back(gain.value);
     cells.push_back(gain.interval ? Cell(*gain.interval) : Cell("-"));
@@ -236,25 +237,26 @@ class Figure8Paper {
             fmt::format("{}, window at depth {}", what, depth_)};
   }
 
-  static Estimate bandwidth(const Row& row, std::size_t width) {
-    Estimate estimate = reduction_over_seeds(row.fifo.bandwidths, row.window[width].bandwidths);
+  static ValueWithInterval bandwidth(const Row& row, std::size_t width) {
+    ValueWithInterval estimate = reduction_over_seeds(row.fifo.bandwidths, row.window[width].bandwidths);
     estimate.value = -estimate.value;
     return estimate;
   }
 
-  static Estimate least_bandwidth(const Rows& rows, std::size_t from, std::size_t to) {
-    std::optional<Estimate> least;
+  static ValueWithInterval least_bandwidth(const Rows& rows, std::size_t from, std::size_t to) {
+    std::optional<ValueWithInterval> least;
     for (std::size_t row = from; row < to; ++row)
       for (std::size_t width = 0; width < kWidths.size(); ++width)
-        if (const Estimate each = bandwidth(rows[row], width); !least || each.value < least->value) least = each;
+        if (const ValueWithInterval each = bandwidth(rows[row], width); !least || each.value < least->value)
+          least = each;
     return *least;
   }
 
   void every_width_is_below_fifo(const Rows& rows) const {
-    std::optional<Estimate> least;
+    std::optional<ValueWithInterval> least;
     for (const Row& row : rows)
       for (const Averages& window : row.window)
-        if (const Estimate each = reduction_over_seeds(row.fifo.operations, window.operations);
+        if (const ValueWithInterval each = reduction_over_seeds(row.fifo.operations, window.operations);
             !least || each.value < least->value)
           least = each;
     stated(result_, statement("below", "smallest reduction of the mean completion, all widths and processes"), 0,

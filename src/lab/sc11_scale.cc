@@ -84,7 +84,7 @@ struct Pair {
   Best fifo;
   Best window;
 
-  Estimate gain() const { return reduction_over_seeds(fifo.averages.operations, window.averages.operations); }
+  ValueWithInterval gain() const { return reduction_over_seeds(fifo.averages.operations, window.averages.operations); }
 };
 
 // Runs the same scenario without and with coordination.
@@ -118,7 +118,7 @@ Figure6Part figure6_part(Mode mode, bool flash) {
 }
 
 struct Figure6Extremes {
-  Estimate least{100}, most{-100}, concert{0};
+  ValueWithInterval least{100}, most{-100}, concert{0};
 };
 
 void figure6_claims(const Figure6Extremes& extremes, bool flash, ExperimentResult& result) {
@@ -177,10 +177,10 @@ Result<ExperimentResult> sc11_figure6(const LabOptions& options) {
         if (!pair) return Failure(pair.error());
         const auto concert = best_depth(make, "concert", trial);
         if (!concert) return Failure(concert.error());
-        const Estimate saved = pair->gain();
+        const ValueWithInterval saved = pair->gain();
         if (saved.value < extremes.least.value) extremes.least = saved;
         if (saved.value > extremes.most.value) extremes.most = saved;
-        const Estimate over = ratio_over_seeds(concert->averages.operations, pair->fifo.averages.operations);
+        const ValueWithInterval over = ratio_over_seeds(concert->averages.operations, pair->fifo.averages.operations);
         if (over.value > extremes.concert.value) extremes.concert = over;
         result.rows.push_back({device, std::int64_t{processes}, std::int64_t{instances},
                                pair->fifo.averages.operation * 1e3, std::int64_t{pair->fifo.depth},
@@ -205,8 +205,8 @@ namespace {
 
 // One panel of figure 7, with part of the paper's numbers of servers. Adds its rows and chart; returns the last
 // reduction.
-Result<Estimate> figure7_panel(bool flash, Direction direction, unsigned processes, const LabOptions& options,
-                               ExperimentResult& result) {
+Result<ValueWithInterval> figure7_panel(bool flash, Direction direction, unsigned processes, const LabOptions& options,
+                                        ExperimentResult& result) {
   const std::string device = flash ? "ssd" : "hdd";
   const std::string way = direction == Direction::kRead ? "read" : "write";
   Chart chart{.title = fmt::format("Mean completion ({}, {}, {} processes)", device, way, processes),
@@ -215,7 +215,7 @@ Result<Estimate> figure7_panel(bool flash, Direction direction, unsigned process
               .bars = false,
               .logarithmic_x = true,
               .lines = {{"fifo", {}, {}}, {"window", {}, {}}}};
-  Estimate saved;
+  ValueWithInterval saved;
   for (const unsigned servers : flash ? std::vector<unsigned>{2, 4, 16} : std::vector<unsigned>{2, 8, 64}) {
     const auto pair = both(
         [&](const Sc11Run& run) {
@@ -235,7 +235,7 @@ Result<Estimate> figure7_panel(bool flash, Direction direction, unsigned process
 
 // Up to 4096 servers, where an operation is 32 MiB. The bandwidth of the network has no limit, so that only the order
 // of service is measured. Returns window's largest mean over its smallest.
-Result<Estimate> figure7_beyond(Mode mode, bool flash, ExperimentResult& result) {
+Result<ValueWithInterval> figure7_beyond(Mode mode, bool flash, ExperimentResult& result) {
   const std::string device = flash ? "ssd" : "hdd";
   constexpr unsigned kDepth = 4;
   Chart chart{.title = fmt::format("Mean completion on to 4096 servers ({}, read, 8 processes)", device),
@@ -282,7 +282,7 @@ Result<ExperimentResult> sc11_figure7(const LabOptions& options) {
   result.device = "hdd-7200 and ssd-2010; first table: each policy at its best depth, window by offset on disk";
   for (const bool flash : {false, true}) {
     const std::string device = flash ? "ssd" : "hdd";
-    Estimate largest{-100};
+    ValueWithInterval largest{-100};
     for (const Direction direction : {Direction::kRead, Direction::kWrite})
       for (const unsigned processes : {8u, 16u, 32u}) {
         say(options, fmt::format("sc11-figure7: {} {} processes", device, processes));
@@ -326,7 +326,7 @@ Result<void> figure8_device(bool flash, const LabOptions& options, ExperimentRes
               .bars = true,
               .logarithmic_x = false,
               .lines = {{"fifo", {}, {}}, {"window", {}, {}}}};
-  Estimate least{100}, bandwidth;
+  ValueWithInterval least{100}, bandwidth;
   for (const unsigned processes : {8u, 16u, 32u}) {
     say(options, fmt::format("sc11-figure8: {} {} processes", device, processes));
     const auto pair = both([&](const Sc11Run& run) { return figure8_scenario(run, processes); },
@@ -340,7 +340,7 @@ Result<void> figure8_device(bool flash, const LabOptions& options, ExperimentRes
                              averages.operation * 1e3, averages.makespan, averages.bandwidth / 1e6});
       chart.lines[window].x.push_back(processes), chart.lines[window].y.push_back(averages.operation * 1e3);
     }
-    if (const Estimate saved = pair->gain(); saved.value < least.value) least = saved;
+    if (const ValueWithInterval saved = pair->gain(); saved.value < least.value) least = saved;
     bandwidth = reduction_over_seeds(pair->fifo.averages.bandwidths, pair->window.averages.bandwidths);
     bandwidth.value = -bandwidth.value;
   }

@@ -256,7 +256,7 @@ Result<ExperimentResult> thesis_scale(const LabOptions& options) {
         with({.id = fmt::format("thesis-scale.{}", id), .what = what, .unit = "%", .paper = paper, .reproduced = true},
              reduction_over_seeds(base.io_times, ours.io_times)));
   };
-  const auto below_one = [&](const char* id, const char* what, const Estimate& ours) {
+  const auto below_one = [&](const char* id, const char* what, const ValueWithInterval& ours) {
     result.claims.push_back(
         with({.id = fmt::format("thesis-scale.{}", id), .what = what, .unit = "x", .goal = 1}, ours));
   };
@@ -267,7 +267,7 @@ Result<ExperimentResult> thesis_scale(const LabOptions& options) {
             ratio_over_seeds(at_ten["fifo"].makespans, base.makespans));
   below_one("deviation", "deviation of phases of ten jobs with locking over the base",
             ratio_over_seeds(at_ten["fifo"].deviations, base.deviations));
-  const auto stated = [&](const char* id, const char* what, const Estimate& ours) {
+  const auto stated = [&](const char* id, const char* what, const ValueWithInterval& ours) {
     result.claims.push_back(with({.id = fmt::format("thesis-scale.{}", id),
                                   .what = what,
                                   .unit = "x",

@@ -55,7 +55,7 @@ Scenario outsider_scenario(const std::string& how, std::uint64_t seed) {
 }
 
 // I/O time of each seed: mean over the jobs that coordinate, and of the outsider.
-struct Shares {
+struct SeedTimes {
   std::vector<double> jobs = std::vector<double>(kMoreSeeds, 0);
   std::vector<double> outsider = std::vector<double>(kMoreSeeds, 0);
 };
@@ -100,24 +100,24 @@ Result<ExperimentResult> thesis_outsider(const LabOptions& options) {
   result.device = "one NFS server; the jobs of table 4.1 and one that takes no part";
   result.columns = {"coordination", "mean I/O s", "outsider's I/O s", "makespan s"};
   const std::size_t jobs = mixed_jobs().size();
-  std::map<std::string, Shares> measured;
+  std::map<std::string, SeedTimes> measured;
   for (const std::string how : {"base", "fifo", "backoff", "lock-probe", "backoff-own"}) {
     say(options, "thesis-outsider: " + coordination_name(how));
-    Shares shares;
+    SeedTimes times;
     const auto averages = average(options.mode, [&](std::uint64_t seed) { return outsider_scenario(how, seed); },
                                   {.seeds = kMoreSeeds, .inspect = [&](std::size_t seed, const sim::MeasuredRun& run) {
                                      for (const sim::PhaseRecord& phase : run.outcome.phases) {
                                        const double took = seconds(phase.end - phase.begin);
                                        if (phase.application < jobs)
-                                         shares.jobs[seed] += took / static_cast<double>(jobs);
+                                         times.jobs[seed] += took / static_cast<double>(jobs);
                                        else
-                                         shares.outsider[seed] += took;
+                                         times.outsider[seed] += took;
                                      }
                                    }});
     if (!averages) return Failure(averages.error());
-    result.rows.push_back({coordination_name(how), sum_of(shares.jobs) / kMoreSeeds,
-                           sum_of(shares.outsider) / kMoreSeeds, averages->makespan});
-    measured[how] = std::move(shares);
+    result.rows.push_back({coordination_name(how), sum_of(times.jobs) / kMoreSeeds, sum_of(times.outsider) / kMoreSeeds,
+                           averages->makespan});
+    measured[how] = std::move(times);
   }
   const auto below = [&](const char* id, const char* what, const char* how, const char* than) {
     result.claims.push_back(with({.id = fmt::format("thesis-outsider.{}", id), .what = what, .unit = "x", .goal = 1},
@@ -135,7 +135,7 @@ Result<ExperimentResult> thesis_overhead(const LabOptions& options) {
   result.device = "one NFS server, quiet: one job with three iterations";
   result.columns = {"coordination", "overhead per iteration s", "probe data MB per iteration"};
   const std::vector<ThesisJob> one = {ThesisJob{3, 1024, 90s, 0s}};
-  std::map<std::string, Estimate> measured;
+  std::map<std::string, ValueWithInterval> measured;
   for (const std::string how : {"backoff", "backoff-own", "lock-probe", "fifo"}) {
     std::vector<double> overheads(kMoreSeeds, 0), one_each(kMoreSeeds, 1);
     // The first iteration also connects to the gate, which the thesis does at the start of the program.
@@ -154,7 +154,7 @@ Result<ExperimentResult> thesis_overhead(const LabOptions& options) {
   }
   const auto reproduced = [&](const char* id, const char* what, const char* unit, double paper, double scale,
                               const char* how) {
-    Estimate ours = measured[how];
+    ValueWithInterval ours = measured[how];
     ours.value *= scale;
     if (ours.interval) *ours.interval *= scale;
     result.claims.push_back(with({.id = fmt::format("thesis-overhead.{}", id),

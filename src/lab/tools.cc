@@ -119,8 +119,8 @@ double mean_of(const std::vector<double>& values, WithoutSeed without) {
   return sum_of(values, without) / static_cast<double>(values.size() - (without ? 1 : 0));
 }
 
-Estimate jackknife(std::size_t seeds, const std::function<double(WithoutSeed)>& of) {
-  Estimate estimate{of({})};
+ValueWithInterval jackknife(std::size_t seeds, const std::function<double(WithoutSeed)>& of) {
+  ValueWithInterval estimate{of({})};
   if (seeds < 3) return estimate;
   std::vector<double> without;
   for (std::size_t i = 0; i < seeds; ++i) without.push_back(of(i));
@@ -132,20 +132,20 @@ Estimate jackknife(std::size_t seeds, const std::function<double(WithoutSeed)>& 
   return estimate;
 }
 
-Estimate ratio_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline) {
+ValueWithInterval ratio_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline) {
   assert(ours.size() == baseline.size() && !ours.empty());
   if (sum_of(baseline) <= 0) return {};
   return jackknife(ours.size(), [&](WithoutSeed without) { return sum_of(ours, without) / sum_of(baseline, without); });
 }
 
-Estimate reduction_over_seeds(const std::vector<double>& baseline, const std::vector<double>& ours) {
-  Estimate ratio = ratio_over_seeds(ours, baseline);
+ValueWithInterval reduction_over_seeds(const std::vector<double>& baseline, const std::vector<double>& ours) {
+  ValueWithInterval ratio = ratio_over_seeds(ours, baseline);
   ratio.value = 100 * (1 - ratio.value);
   if (ratio.interval) *ratio.interval *= 100;
   return ratio;
 }
 
-Claim with(Claim claim, const Estimate& estimate) {
+Claim with(Claim claim, const ValueWithInterval& estimate) {
   claim.ours = estimate.value;
   claim.interval = estimate.interval;
   return claim;

@@ -75,23 +75,23 @@ inline double reduction(double baseline, double ours) {
 }
 
 // A figure with its 95% confidence interval: value +- interval.
-struct Estimate {
+struct ValueWithInterval {
   double value = 0;
   std::optional<double> interval{};  // nothing: fewer than three seeds
 };
 // A figure computed from several seeds, with the interval of the jackknife. `of` computes it without one seed, or from
 // all (empty).
 using WithoutSeed = std::optional<std::size_t>;
-Estimate jackknife(std::size_t seeds, const std::function<double(WithoutSeed)>& of);
+ValueWithInterval jackknife(std::size_t seeds, const std::function<double(WithoutSeed)>& of);
 // The sum and the mean of `values`, one per seed.
 double sum_of(const std::vector<double>& values, WithoutSeed without = {});
 double mean_of(const std::vector<double>& values, WithoutSeed without = {});
 // How much smaller the mean of `ours` is than that of `baseline`, in percent, and their ratio. Both have one value per
 // seed, the same seeds in the same order. The interval is that of the jackknife.
-Estimate reduction_over_seeds(const std::vector<double>& baseline, const std::vector<double>& ours);
-Estimate ratio_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline);
+ValueWithInterval reduction_over_seeds(const std::vector<double>& baseline, const std::vector<double>& ours);
+ValueWithInterval ratio_over_seeds(const std::vector<double>& ours, const std::vector<double>& baseline);
 // Sets `ours` and the interval.
-Claim with(Claim claim, const Estimate& estimate);
+Claim with(Claim claim, const ValueWithInterval& estimate);
 
 // The servers of the two environments of the sc11 paper. `depth` is the maximum number of batches at the device of a
 // server. Files are at random positions within `spread` bytes of a disk.

@@ -215,9 +215,9 @@ class Client final : public net::Handler {
 };
 
 // Starts a node and sends it what the bytes encode.
-class Run {
+class NodeRun {
  public:
-  Run(Input input, const std::string& directory) : input_(std::move(input)) {
+  NodeRun(Input input, const std::string& directory) : input_(std::move(input)) {
     std::filesystem::create_directories(directory + "/d");
     std::filesystem::create_directory_symlink("d", directory + "/l");
     for (const std::string file : {"/a", "/d/a"}) std::ofstream(directory + file) << std::string(70000, 'a');
@@ -359,7 +359,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   spdlog::set_level(spdlog::level::off);
   static const tutti::TemporaryDirectory base;
   {
-    tutti::node::Run run(tutti::node::Input({data, size}), base / "files");
+    tutti::node::NodeRun run(tutti::node::Input({data, size}), base / "files");
     run.go();
   }
   std::error_code ignored;
