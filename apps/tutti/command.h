@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands of `tutti`: one .cc each, listed in commands.cc.
+// The subcommands of `tutti`: one .cc for each or for a group, listed in commands.cc.
 #pragma once
 
 #include <functional>
