@@ -113,7 +113,7 @@ const std::vector<Experiment>& experiments() {
       {"checkpoints", "", "", "ten unequal jobs checkpoint at once", checkpoints, kHasLive},
       {"checkpoints-processes", "", "", "the same with four processes per job: a shared file, a file per process",
        checkpoints_processes, kHasLive},
-      {"cheating", "", "", "what changed stamps gain their author and cost the others", cheating},
+      {"cheating", "", "", "what a job gains, and what others lose, if its stamps have wrong values", cheating},
       {"predicted-sizes", "", "", "phases whose sizes only servers and gate expect, right and wrong", predicted_sizes},
       {"beyond-unequal", "", "", "unequal jobs under every policy", beyond_unequal},
   };
