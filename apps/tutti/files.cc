@@ -187,14 +187,14 @@ Command cat_command() {
 Command put_command() {
   return copy_command("put", "Copy local files into a cluster", FileLocation::Where::kLocal,
                       FileLocation::Where::kCluster,
-                      "FILE [NAME], or FILE... DIRECTORY: local files and where they go in the cluster (default: the "
+                      "FILE [NAME], or FILE... DIRECTORY: local files and their names in the cluster (default: the "
                       "same name). FILE \"-\": standard input.");
 }
 
 Command get_command() {
   return copy_command("get", "Copy files of a cluster to this machine", FileLocation::Where::kCluster,
                       FileLocation::Where::kLocal,
-                      "FILE [NAME], or FILE... DIRECTORY: files of the cluster and where they go on this machine "
+                      "FILE [NAME], or FILE... DIRECTORY: files of the cluster and their names on this machine "
                       "(default: the same name). NAME \"-\": standard output. FIFOs and devices are written to "
                       "directly.");
 }

@@ -328,7 +328,8 @@ int compare(const SimArguments& arguments) {
 void define_common(CommandLine& line, SimArguments& arguments) {
   line.option("FILE", arguments.file, "Scenario file in TOML format (see scenarios/)").required();
   line.option("--seed", arguments.seed, "Seed of the random numbers (default: the scenario's)");
-  line.option("--seeds", arguments.seeds, "Run with this many seeds and print means, with 95% intervals from 3 on")
+  line.option("--seeds", arguments.seeds,
+              "Run with this many seeds and print means, with 95% intervals from 3 seeds on")
       .between(1, 100'000);
   line.option("--set", arguments.assignments,
               "Change a value of the scenario, e.g. servers.depth=4 or applications.0.size=4MiB; may be repeated");

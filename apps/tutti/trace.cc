@@ -216,7 +216,7 @@ void define_files(CommandLine& line, const Arguments& arguments) {
           "(several runs)")
       .one_of({"clock", "first"});
   line.flag("--patterns", arguments->patterns,
-            "Replace numbers in file names by #, so that files of several runs are one");
+            "Replace numbers in file names by #, so that files of several runs count as one");
 }
 
 void define_export(CommandLine& line) {
@@ -278,13 +278,13 @@ Result<trace::Recording> load_recording(const std::vector<std::string>& files, t
 Command trace_command() {
   return {"trace", "Show, merge, export, import and replay the requests that nodes recorded (tutti up --trace DIR)",
           [](CommandLine& line) {
-            define_table(line.subcommand("show", "List requests: when, who, where, how long"), show, "requests");
+            define_table(line.subcommand("show", "List requests: time, process, range, duration"), show, "requests");
             define_table(
                 line.subcommand("stats", "Requests, bytes, sizes and order per file, application and direction"), stats,
                 "rows");
             define_merge(line.subcommand("merge", "Join traces of several servers or runs in one file"));
             define_export(line.subcommand("export", "Write a trace as CSV, or as a scenario for the simulator"));
-            define_import(line.subcommand("import", "Make a trace of Darshan DXT text (darshan-dxt-parser)"));
+            define_import(line.subcommand("import", "Convert Darshan DXT text (darshan-dxt-parser) to a trace"));
             define_trace_replay(
                 line.subcommand("replay", "Run the recorded applications in the simulator under other policies"));
           }};

@@ -56,10 +56,10 @@ enum class ErrorCode {
   kNotFound,     // no such policy, file, application, ...
   kDuplicate,    // an id that is in use
   kFull,         // a bound is reached; try again later
-  kStopped,      // the thing is shutting down
+  kStopped,      // the scheduler, client or node is shutting down
   kDenied,       // not allowed for this caller
   kUnreachable,  // a peer does not answer
-  kTimeout,      // it took longer than allowed
+  kTimeout,      // the operation took longer than allowed
   kProtocol,     // a peer sent something malformed
   kIo,           // the operating system refused; `system` holds errno
 };

@@ -51,7 +51,8 @@ std::vector<OptionInfo> FeedbackPolicy::option_infos() {
        {.name = "growth",
         .kind = Kind::kChoice,
         .fallback = "part",
-        .help = "What the quantum of merged requests gains: once for each of them, or once, as in the paper",
+        .help = "How the quantum of merged requests grows: once for each of them (part), or once (request, as in the "
+                "paper)",
         .choices = {"part", "request"}},
        {.name = "wait",
         .kind = Kind::kDuration,

@@ -367,15 +367,15 @@ std::vector<OptionInfo> unknown_options() {
       {.name = "gain",
        .kind = Kind::kInteger,
        .fallback = "50",
-       .help = "By how many percent the mean end of the phases that wait in order of issue must be later than "
-               "their mean end with equal shares",
+       .help = "A backlog begins only if the waiting phases would end on average at least this many percent later in "
+               "order of issue than with equal shares",
        .low = 0,
        .high = 1000},
       {.name = "prediction",
        .kind = Kind::kChoice,
        .fallback = "traces",
-       .help = "Sizes of phases that the client does not state: unknown (off), as in traces of earlier runs, or also "
-               "as in earlier phases with the same file names (learn)",
+       .help = "Sizes of phases that the client does not state: unknown (off), as in traces of earlier runs (traces), "
+               "or also as in earlier phases with the same file names (learn)",
        .choices = {"off", "traces", "learn"}}};
 }
 

@@ -393,7 +393,7 @@ PolicyInfo fair_policy() {
            {.name = "burst",
             .kind = Kind::kDuration,
             .fallback = "50ms",
-            .help = "After an idle period an application may use this much time's worth of its limit at once"}},
+            .help = "After an idle period an application may use at once what its limit allows in this time"}},
       .bound = {OvertakingBound::Scope::kApplication, ""},
       .make = make_fair};
 }

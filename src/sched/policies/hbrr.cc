@@ -82,7 +82,7 @@ class HandleRoundRobin final : public FileQueuedPolicy {
 PolicyInfo hbrr_policy() {
   using Kind = OptionInfo::Kind;
   return {.name = "hbrr",
-          .summary = "files in turn, a quantum of requests or bytes each, adjoining requests merged",
+          .summary = "files in turn, a quantum of requests or bytes each; adjoining requests are merged",
           .paper = "twins-forwarding-layer",
           .options = with_prediction_options({{.name = "quantum",
                                                .kind = Kind::kInteger,

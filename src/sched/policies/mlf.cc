@@ -79,12 +79,13 @@ class MultilevelFeedback final : public FeedbackPolicy {
 
 std::vector<OptionInfo> options() {
   std::vector<OptionInfo> infos = MultilevelFeedback::option_infos();
-  infos.push_back({.name = "between",
-                   .kind = OptionInfo::Kind::kChoice,
-                   .fallback = "turn",
-                   .help = "Order between files: in turn, or the first that arrived of those that are ready, as in the "
-                           "paper",
-                   .choices = {"turn", "arrival"}});
+  infos.push_back(
+      {.name = "between",
+       .kind = OptionInfo::Kind::kChoice,
+       .fallback = "turn",
+       .help = "Order between files: one after the other (turn), or by arrival of their ready requests (arrival, "
+               "as in the paper)",
+       .choices = {"turn", "arrival"}});
   return infos;
 }
 
@@ -92,7 +93,7 @@ std::vector<OptionInfo> options() {
 
 PolicyInfo mlf_policy() {
   return {.name = "mlf",
-          .summary = "multilevel feedback: files in turn, quanta that grow, adjoining requests merged",
+          .summary = "multilevel feedback: files in turn, quanta that grow; adjoining requests are merged",
           .paper = "agios-prediction",
           .options = options(),
           .bound = {OvertakingBound::Scope::kEverything, "patience"},

@@ -34,7 +34,7 @@ class ShortestJobFirst final : public FileQueuedPolicy {
 
 PolicyInfo sjf_policy() {
   return {.name = "sjf",
-          .summary = "the file with the fewest waiting bytes first, adjoining requests merged",
+          .summary = "the file with the fewest waiting bytes first; adjoining requests are merged",
           .paper = "twins-forwarding-layer",
           .options = with_prediction_options(
               {max_requests_option(), max_bytes_option(), adjoin_option(), patience_option("10s")}),

@@ -54,7 +54,7 @@ class TimeOrder final : public QueuedPolicy {
 
 PolicyInfo to_policy() {
   return {.name = "to",
-          .summary = "order of arrival, adjoining requests that already wait merged",
+          .summary = "order of arrival; adjoining requests that wait are merged",
           .paper = "twins-forwarding-layer",
           .options = with_prediction_options(
               {max_requests_option(), max_bytes_option(), adjoin_option(), patience_option("10s")}),

@@ -280,8 +280,9 @@ std::vector<OptionInfo> with_prediction_options(std::vector<OptionInfo> options)
   options.push_back({.name = "prediction",
                      .kind = OptionInfo::Kind::kChoice,
                      .fallback = "off",
-                     .help = "Wait for requests that are expected to adjoin: expected from traces of earlier runs, or "
-                             "also from what has arrived so far",
+                     .help =
+                         "Wait for adjoining requests that are expected: from traces of earlier runs (traces), or also "
+                         "from what has arrived so far (learn)",
                      .choices = {"off", "traces", "learn"}});
   return options;
 }
