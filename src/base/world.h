@@ -32,7 +32,8 @@ class Timer {
 // Threads for blocking calls. Thread-safe. The destructor calls stop().
 class Workers {
  public:
-  // For whom a call blocks, such as the id of a user. Calls of one owner that do not return delay no other owner.
+  // On whose behalf a call is made, such as the id of a user. Calls of one owner that do not return delay no other
+  // owner.
   using Owner = std::uint64_t;
   static constexpr Owner kProcess = ~Owner{0};  // calls of the process itself
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connection to one node: calls that were sent, calls that wait for the node's limits, and the keys of files that
 // the node knows. Writes beyond the connection's credit are sent without their payload, which the node asks for when
-// their turn comes. Internal to the client.
+// it dispatches them. Internal to the client.
 #pragma once
 
 #include <boost/unordered/unordered_flat_set.hpp>

@@ -3,7 +3,7 @@
 //
 // A connection opens a session, which belongs to the authenticated user. Renewals are answered at once; releases are
 // not answered. An ask is answered when its turn is granted. If it is queued, it is also answered before that: at once,
-// or after kQueuedAfter where turns were granted sooner than that lately, so that a short wait costs one message. A
+// or after kQueuedAfter if turns were recently granted sooner than that, so that a short wait costs one message. A
 // session ends when its peer closes the connection, unless a later connection of the same user has taken it over. If
 // the connection is lost, the job may still be running and not know it: its session keeps a held turn until the lease
 // ends. Errors of a peer are answered to that peer only; after kMaxRefusals errors its connection is closed.

@@ -41,7 +41,7 @@ struct AgiosPolicy {
   PolicyOptions options{};
 };
 
-// Section III to the letter, in objects, with a limit of requests per batch that never binds.
+// Section III exactly as published, merging in objects, with a limit of requests per batch that is never reached.
 AgiosPolicy agios_paper_policy();
 // The same with the option `prediction`.
 AgiosPolicy agios_predicting_policy(const std::string& prediction);

@@ -70,7 +70,7 @@ class Budget {
 //   this part. So a payload within its credit never waits for memory, and a client that announces payloads and does not
 //   send them stops no other client. The credits are equal shares per user, and per connection of a user.
 //   Payloads of up to Budget::kSmall need no credit: they use what is free, and Budget::kReserve.
-// - Payloads that a node pulls when the turn of their writes comes (wire::Pull).
+// - Payloads that a node pulls when it has dispatched their writes (wire::Pull).
 struct WriteMemory {
   Bytes with_writes{};  // may be 0: all larger payloads are pulled then
   Bytes pulled{};       // at least one payload of wire::kMaxPayload

@@ -57,8 +57,8 @@ class JobCheck {
     std::function<void(const std::string&)> warn = {};             // the batch system does not answer
     Duration keep = std::chrono::hours(1);                         // a positive answer
     Duration keep_negative = std::chrono::seconds(10);             // a negative answer, or that there was none
-    std::size_t most_refusals = 16;   // numbers per user and minute that are asked about in vain
-    std::size_t most_answers = 4096;  // in memory
+    std::size_t most_refusals = 16;                                // wrong numbers per user and minute
+    std::size_t most_answers = 4096;                               // in memory
   };
   explicit JobCheck(Options options) : options_(std::move(options)) {}
 

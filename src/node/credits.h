@@ -26,7 +26,7 @@ class Credits {
     std::uint32_t user = 0;
     std::uint64_t granted = 0;     // the value last sent to the client
     std::uint64_t number = 0;      // of the message that it was sent in
-    std::uint64_t reserved = 0;    // what the client may believe to have: at least `granted`
+    std::uint64_t reserved = 0;    // credit that the client may still use: at least `granted`
     bool shares = false;           // among those that share the memory
     unsigned unused = 0;           // calls of look() since its last large write
     std::atomic<bool> used{true};  // set it at each large write, on any thread

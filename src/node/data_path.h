@@ -52,8 +52,8 @@ class DataPath : private CompletionSink {
     // A client that was asked for a payload and has not begun to send it after this time is disconnected.
     Duration receive_timeout = net::ListenOptions{}.receive_timeout;
   };
-  // Batches that wait for payloads and do not count towards the depth of the queue, so that the engine does not run
-  // dry.
+  // Batches that wait for payloads and do not count towards the depth of the queue, so that the engine does not become
+  // idle.
   static constexpr std::size_t kPulledAhead = 2;
   // A payload that does not arrive within this time is late: its batch no longer delays others.
   static constexpr Duration kPullPatience = std::chrono::milliseconds(50);

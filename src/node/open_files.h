@@ -2,8 +2,8 @@
 // Bounds how many files the clients of a node have open. Each key of a connection counts: it takes memory, and often a
 // descriptor.
 //
-// A user may have as many as are still free, so there is always room for further users. Who needs more gets others of
-// the same user closed that are idle; a client that uses such a file again sends its path again (wire::kUnknownFile).
+// A user may have as many as are still free, so there is always room for further users. If a user needs more, idle
+// files of the same user are closed; a client that uses such a file again sends its path again (wire::kUnknownFile).
 //
 // Which files may be closed: the kernel reports that data was lost after a write only to descriptors that are open at
 // that time, and to one that is opened later only if no other has reported it and the inode has not left the kernel's

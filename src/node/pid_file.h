@@ -19,7 +19,7 @@ namespace tutti {
 // may be on a file system that several machines or containers share, and the same number is another process there.
 class PidFile {
  public:
-  // Who has the lock.
+  // The process that has the lock.
   struct Holder {
     bool held = false;     // by some process
     pid_t process = -1;    // that process, if it is certain that it runs here

@@ -110,8 +110,8 @@ class ClusterLimits {
 
   // ---- for the policy, which calls the scheduler's functions one at a time ----
 
-  // `owner` has limits, and its allowances replace those of another policy. `burst`: of each limit, the time's worth
-  // that may be used at once.
+  // `owner` has limits, and its allowances replace those of another policy. `burst`: a server may use
+  // at once what a limit allows in this time.
   void attach(const void* owner, Duration burst);
   void detach(const void* owner);
   AllowancePointer open(const LimitKey& key, const RateLimit& limit);

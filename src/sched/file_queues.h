@@ -39,7 +39,7 @@ class FileQueuedPolicy : public QueuedPolicy {
         place_(options),
         queue_per_direction_(queue_per_direction) {}
 
-  // A queue got its first request, got or lost others, is about to go because it is empty.
+  // A queue got its first request; got or lost others; is about to be removed because it is empty.
   virtual void opened(std::uint32_t queue) = 0;
   virtual void changed(std::uint32_t queue) = 0;
   virtual void closing(std::uint32_t queue) = 0;

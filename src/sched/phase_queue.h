@@ -35,9 +35,9 @@ inline Bytes shown(const Stamp& stamp) {
 // Sizes come from clients: larger ones count as this, so that sums and products do not overflow.
 inline constexpr std::uint64_t kLargestSize = std::uint64_t{1} << 42;
 
-// What a request counts as when bytes are shared out.
+// The bytes that a request counts as when service is shared.
 inline std::int64_t cost(const Request& request) {
-  constexpr std::uint64_t kLeast = 4096;  // so that tiny requests are not free
+  constexpr std::uint64_t kLeast = 4096;  // so that tiny requests count, too
   return static_cast<std::int64_t>(std::clamp(request.length.count(), kLeast, kLargestSize));
 }
 

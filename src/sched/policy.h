@@ -36,7 +36,7 @@ struct WaitUntil {
 struct Idle {};  // nothing waits
 using Decision = std::variant<Idle, WaitUntil, Dispatch>;
 
-// A state machine with no threads, no clock and no I/O: time comes in as an argument and may jump either way.
+// A state machine with no threads, no clock and no I/O: time is an argument and may jump in both directions.
 // Never loses, invents or repeats a request.
 class Policy {
  public:

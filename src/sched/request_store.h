@@ -53,7 +53,7 @@ class RequestStore {
   // The same, but kNoSlot unless it has waited longer than `patience`. Cheap while it has not.
   Slot overdue(TimePoint now, Duration patience);
 
-  // A pair of links per slot, for the one list that its policy keeps it in (see SlotList).
+  // A pair of links per slot, for the one list that the slot is in (see SlotList).
   struct Links {
     Slot previous = kNoSlot;
     Slot next = kNoSlot;
@@ -132,7 +132,7 @@ class SlotList {
   Slot back() const { return tail_; }
   void push_back(RequestStore& store, Slot slot);
   void push_front(RequestStore& store, Slot slot);
-  void append(RequestStore& store, SlotList& other);  // moves all of `other` behind what is here
+  void append(RequestStore& store, SlotList& other);  // moves all of `other` to the end of this list
   void pop_front(RequestStore& store);
   void remove(RequestStore& store, Slot slot);
 

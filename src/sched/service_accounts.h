@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What applications have been served lately, so that a phase cannot be made small by cutting it.
+// What applications have been served recently, so that a client gains nothing by cutting a phase into small ones.
 #pragma once
 
 #include <tutti/sched.h>

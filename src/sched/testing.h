@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of policies share: short ways to make requests and to see the order in which they come out.
+// What tests of policies share: short ways to make requests and to see the order in which they are dispatched.
 #pragma once
 
 #include <cassert>
@@ -28,7 +28,7 @@ inline std::unique_ptr<Policy> make(std::string_view name, const PolicyOptions& 
   return std::move(*policy);
 }
 
-// The ids of the batch that goes next at `now`; empty if none goes.
+// The ids of the batch that is dispatched next at `now`; empty if there is none.
 inline std::vector<RequestId> next_ids(Policy& policy, TimePoint now = {}) {
   std::vector<RequestId> ids;
   const Decision decision = policy.next(now);
@@ -37,7 +37,7 @@ inline std::vector<RequestId> next_ids(Policy& policy, TimePoint now = {}) {
   return ids;
 }
 
-// Everything that comes out from `now` on, waits skipped, batch by batch.
+// Everything that is dispatched from `now` on, waits skipped, batch by batch.
 inline std::vector<std::vector<RequestId>> drain_batches(Policy& policy, TimePoint now = {}) {
   std::vector<std::vector<RequestId>> batches;
   while (policy.waiting() > 0) {

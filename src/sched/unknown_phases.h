@@ -12,15 +12,16 @@
 
 namespace tutti {
 
-// Requests are served in order of issue, as long as that is good. It is not if a few large phases keep many small ones
-// waiting. Then, in a backlog, the phase that has attained least is served first:
+// Requests are served in order of issue, except in a backlog: if a few large phases keep many small ones waiting, the
+// phase that has attained least is served first:
 //
 // - A backlog begins if the oldest request has waited for `wait`, and if the requests that wait would then end earlier:
 //   the mean end of their phases in order of issue is at least `gain` times their mean end with equal shares. Also,
 //   what the phases have issued must differ (variance at least 1.5 times the square of the mean): phases of similar
 //   size gain nothing, even if they have different numbers of requests here. A backlog ends when no request of unknown
 //   size waits.
-// - What a phase has attained includes what its application had lately (sched/service_accounts.h). Sizes attained are
+// - What a phase has attained includes what its application was served recently (sched/service_accounts.h). Sizes
+// attained are
 //   compared in steps of four. Among equals the phase that began first is served.
 // - A phase continues for `run` bytes before another one interrupts it, if it has requests here.
 // - One byte in `stretch` is served in order of issue.

@@ -71,7 +71,7 @@ struct MeasuredRun {
   Metrics metrics;
 };
 
-// Runs the scenario and computes its metrics. kTimeout: it cannot finish; the message lists who waits for what.
+// Runs the scenario and computes its metrics. kTimeout: it cannot finish; the message lists which rank waits for what.
 Result<MeasuredRun> measure(const Scenario& scenario, const MeasureOptions& options = {});
 
 }  // namespace tutti::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays a recorded trace in virtual time under another policy: what would have been?
+// Replays a recorded trace in virtual time under another policy.
 //
 // Each target of the trace is a server with a policy and a modelled device. A request is issued when the requests that
 // the same process had waited for have completed, after the same pause as in the recording (closed loop). Requests that

@@ -137,7 +137,8 @@ struct Gate {
   Duration patience = std::chrono::minutes(30);      // an application proceeds after waiting this long for its turn
   Duration answer_bound = std::chrono::seconds(2);   // and after this long without an answer of the coordinator
   gate::BackoffOptions backoff{};                    // kBackoff; the threshold is 85% of the rate of an idle server
-  bool probe = false;  // kLock: who has the turn also probes as with kBackoff, before it begins; fast simulation only
+  bool probe =
+      false;  // kLock: the job that has the turn also probes as with kBackoff, before it begins; fast simulation only
   bool own_data = false;  // probes write data of the phase, which is shorter by that; fast simulation only
 };
 

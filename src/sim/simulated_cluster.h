@@ -131,7 +131,7 @@ class SimulatedCluster {
     SimulatedNode::Options node{};
     // The position of an operation on the device of a node. Empty: the default of ModelledOptions.
     std::function<std::uint64_t(std::size_t node, const Operation&)> position{};
-    // What goes wrong with an operation of a node. Empty: `node.faults`.
+    // The faults of a node's operations. Empty: `node.faults`.
     std::function<std::optional<DiskFault>(std::size_t node, const Operation&)> faults{};
   };
   explicit SimulatedCluster(Options options);

@@ -50,7 +50,7 @@ inline Inode& inode_of(const BackingFile& file) {
   return *static_cast<const OpenInode&>(file).inode;
 }
 
-// What goes wrong with one operation of an engine.
+// The fault of one operation of an engine.
 struct DiskFault {
   int error = 0;                       // errno
   std::uint64_t at_most = UINT64_MAX;  // bytes transferred before the error or, without an error, before the end

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client that was changed by its user may write into its stamps to be served earlier.
+// Wrong values that a manipulated client writes into its stamps to be served earlier.
 #pragma once
 
 #include <tutti/sched.h>
@@ -9,7 +9,7 @@
 namespace tutti::sim {
 
 enum class Trick : std::uint8_t {
-  kNone,        // honest
+  kNone,        // correct stamps
   kUnderstate,  // states a tenth of the size, and later that every operation is the last one
   kOverstate,   // states ten times the size
   kCut,         // every operation is a phase of its own, whose size is stated correctly
@@ -20,7 +20,7 @@ enum class Trick : std::uint8_t {
   kHourAhead,   // the clock is an hour ahead
 };
 
-// Changes an honest stamp.
+// Changes a correct stamp.
 void apply(Trick trick, Stamp& stamp);
 
 }  // namespace tutti::sim

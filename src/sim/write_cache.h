@@ -10,8 +10,8 @@
 
 namespace tutti::sim {
 
-// Writes get room in order of arrival, and go to the device in the same order. A write that is larger than the cache
-// gets room when the cache is empty. Only keeps records. Not thread-safe.
+// Writes get room in order of arrival, and are passed to the device in the same order. A write that is larger than the
+// cache gets room when the cache is empty. Only keeps records. Not thread-safe.
 class WriteCache {
  public:
   struct Write {

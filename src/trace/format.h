@@ -2,7 +2,7 @@
 // The trace file (docs/trace-format.md): a header and blocks, each with its own checksum. A block can be read without
 // the others, so a damaged or cut-off block costs only its own requests.
 //
-// Encoding is pure: bytes come out, nothing is written to disk here. decode.h reads the format.
+// Encoding is pure: it returns bytes and writes nothing to disk. decode.h reads the format.
 #pragma once
 
 #include <tutti/sched.h>

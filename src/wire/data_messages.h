@@ -86,7 +86,8 @@ struct WriteReply {
 };
 
 // The payload has the data of the extents, in their order, without gaps. If the client has no credit for it (Limits),
-// the request has no payload; the node sends Pull for it when its turn comes, and the client answers with Payload.
+// the request has no payload; the node sends Pull for it when the policy has dispatched the write, and the client
+// answers with Payload.
 struct WriteRequest {
   static constexpr Type kType = Type::kWrite;
   using Reply = WriteReply;
@@ -182,7 +183,7 @@ struct TruncateRequest {
 struct Progress {
   static constexpr Type kType = Type::kProgress;
   ReplyHead head{};
-  bool moving = false;   // the queue moves: all reads, writes and barriers of this connection will have their turn
+  bool moving = false;   // the queue moves: all reads, writes and barriers of this connection will be served
   bool syncing = false;  // a sync of this connection is running
 
   void fields(auto& a) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicted aggregations (AGIOS, section IV-B): which expected requests are worth waiting for each other.
+// Predicted aggregations (AGIOS, section IV-B): which expected requests should wait for each other.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct AggregationModel {
   MergePlace place{};
 };
 
-// A chain: expected requests that adjoin and are worth being served as one.
+// A chain: expected requests that adjoin and that are served faster as one batch, waits included.
 struct Aggregation {
   std::uint32_t first = 0;  // number of its first request in the queue
   std::uint32_t count = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether waiting for predicted requests has paid: measured, in time of the server.
+// Measures whether waiting for predicted requests saves time of the server.
 #pragma once
 
 #include <tutti/base.h>
@@ -9,7 +9,8 @@
 namespace tutti {
 
 // Waits are allowed while the balance is above zero. It begins with a small allowance, gains what waits saved and loses
-// what they cost; a hundredth of the time that passes is added, so that what has stopped paying is tried again, seldom.
+// what they cost. 1/400 of the time that passes is added, so that waits which cost more than they saved are tried again
+// from time to time.
 // Plain data.
 class GainAccount {
  public:

@@ -68,7 +68,7 @@ class ExpectedPhaseSizes {
   // A request arrives. The expected size of its phase, in bytes on the busiest target; the same for all requests of the
   // phase. 0: not known.
   Bytes arrived(const Request& request, TimePoint now);
-  // A request of which arrived() was told does not wait any more.
+  // A request that was passed to arrived() does not wait any more.
   void left(const Stamp& stamp);
 
   static constexpr std::size_t kMostPatterns = 1 << 16;

@@ -13,11 +13,11 @@
 namespace tutti {
 
 // Passes requests to the inner policy and takes batches from it. If a batch is smaller than the aggregation that is
-// expected around it, and waiting pays, the batch is held: requests of that aggregation that arrive, or that the inner
-// policy chooses, join it. Other batches are served meanwhile. A held batch goes when it is complete or when its wait
-// is over, which is decided once: last minus first expected arrival, counted from the arrival of its first request.
-// Requests that were not expected are scheduled by the inner policy alone. Holds the inner policy's bound on
-// overtaking.
+// expected around it, and waiting has saved time so far, the batch is held: requests of that aggregation that arrive,
+// or that the inner policy chooses, join it. Other batches are served meanwhile. A held batch is dispatched when it is
+// complete or when its wait is over. The length of the wait is decided once: last minus first expected arrival, counted
+// from the arrival of its first request. Requests that were not expected are scheduled by the inner policy alone. Keeps
+// the inner policy's bound on overtaking.
 class PredictingPolicy final : public Policy {
  public:
   struct Options {

@@ -69,7 +69,7 @@ class Predictor {
   Aggregation aggregation(const Match& match, const Request& request);
   std::uint32_t first_of(const Match& match, const Request& request);
 
-  // The measured gain of waits, of all of them and by queue: a wait is allowed while both pay.
+  // The measured gain of waits, of all queues together and of this queue: a wait is allowed while both are positive.
   bool pays(const Match& match, TimePoint now);
   struct Wait {
     std::uint32_t queue = kNone;

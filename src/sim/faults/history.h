@@ -34,7 +34,7 @@ class History final : public VolumeEvents {
   void read(std::uint64_t file, std::uint64_t block, std::span<const std::byte> content, Nanoseconds begin);
   // A sync of the handle that began at `begin` has succeeded now.
   void synced(std::uint64_t handle, Nanoseconds begin);
-  // It has failed: later syncs promise nothing for the writes before it, which must be written again.
+  // It has failed: later syncs say nothing about the writes before it, which must be written again.
   void sync_failed(std::uint64_t handle, Nanoseconds begin);
 
   // Prepares memory for a read. A block that a read leaves like this is past the end of the file.

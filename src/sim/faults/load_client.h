@@ -41,7 +41,7 @@ struct FaultRunState {
   std::array<std::uint64_t, kLoadKinds> operations{};
   std::uint64_t failed = 0;  // operations
   std::vector<std::string> violations;
-  // What goes wrong with a node's disk now.
+  // The faults of a node's disk at the moment.
   struct DiskState {
     int errors = 0, no_space = 0, failed_syncs = 0, slow_syncs = 0;  // faults in effect
     Duration sync_time{};
