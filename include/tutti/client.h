@@ -228,8 +228,8 @@ class Client {
 
   virtual Result<FileStatus> status(const std::string& path, bool follow = true) = 0;
 
-  // The same without waiting, and rename(): many of them at a time cost less than one after another. `done` is called
-  // once, on a thread of the client or before the call returns, and must not block.
+  // open(), status() and rename() without waiting: many of them at a time cost less than one after another. `done` is
+  // called once, on a thread of the client or before the call returns, and must not block.
   virtual void open_async(const std::string& path, const OpenOptions& options,
                           std::function<void(Result<std::shared_ptr<File>>)> done) = 0;
   virtual void status_async(const std::string& path, bool follow, std::function<void(Result<FileStatus>)> done) = 0;
@@ -238,8 +238,8 @@ class Client {
 
   virtual Result<void> make_directory(const std::string& path, std::uint32_t mode = 0755) = 0;
   virtual Result<std::vector<DirectoryItem>> read_directory(const std::string& path) = 0;
-  // With the status of each item, in a few requests for the whole directory. Items whose status cannot be read are left
-  // out.
+  // The same with the status of each item, in a few requests for the whole directory. Items whose status cannot be read
+  // are left out.
   virtual Result<std::vector<DirectoryItemStatus>> read_directory_status(const std::string& path) = 0;
   virtual Result<void> rename(const std::string& from, const std::string& to, std::uint32_t flags = 0) = 0;
   virtual Result<void> unlink(const std::string& path) = 0;
@@ -277,7 +277,7 @@ class Client {
   // write_async().
   virtual Stamp stamp_together(std::span<const TargetShare> shares) = 0;
 
-  // What operations that began at least `since` ago wait for, for messages to a person, such as "node2 has not answered
+  // Says what operations that began at least `since` ago wait for, as a text for users, such as "node2 has not answered
   // for 5 s". Empty: there are none.
   virtual std::string waiting_for(Duration since) = 0;
 

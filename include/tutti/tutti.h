@@ -12,7 +12,7 @@
  * switched.
  *
  * Thread safety: every function may be called from any thread at any time, also from inside a callback, except that
- * nobody may use a scheduler that is being destroyed. Any number of schedulers live in one process, independently.
+ * no thread may use a scheduler that is being destroyed. A process may have any number of independent schedulers.
  *
  * Errors: functions that return int give TUTTI_OK (0) or one of the negative codes below; tutti_last_error() then
  * says what was wrong and what would be accepted. After an error the scheduler keeps working; unless stated otherwise,

@@ -24,7 +24,7 @@ class PolicyClock final : public Clock {
   }
 
   // Follows the wall clock after it was set: forwards at once, backwards by an eighth of the time since the last call.
-  // Call it now and then, from one thread at a time.
+  // Call it from time to time, from one thread at a time.
   void follow() {
     const TimePoint steady = clock_.steady();
     const Duration slower = (steady - std::exchange(followed_, steady)) / 8;

@@ -38,7 +38,7 @@ WORDS = {
     r"so (much|many)(?! (as|that|of))": "N bytes, this limit",
     r"held back on purpose": "delayed by the policy",
     r"is to be had": "is available",
-    r"of late": "recently",
+    r"of late|lately": "recently",
     r"take \w+ at (its|their) word|(its|their) word": "the announcement",
     r"by and by|ere|hitherto|whence|thereof": "a usual word",
 }
@@ -142,10 +142,10 @@ def rule_words(root, files):
     for name in files:
         if name.startswith("tests/tidy/") or name == "docs/style.md":
             continue
-        if not re.search(r"\.(cc|h|c|md|js|toml)$", name):
+        if not re.search(r"\.(cc|h|c|md|js|toml|sh|py|cmake|txt)$", name):
             continue
         for number, line in enumerate((Path(root) / name).read_text().split("\n"), 1):
-            if not name.endswith(".md") and not re.search(r'//|"|#', line):
+            if not name.endswith(".md") and not re.search(r'//|"|#|^\s*/?\*', line):
                 continue
             for pattern, instead in patterns:
                 found = pattern.search(line)

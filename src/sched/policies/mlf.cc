@@ -2,7 +2,7 @@
 // mlf: multilevel feedback, queue by queue. Queues are visited in turn, in the order in which they appeared; a visit is
 // a round for that queue's requests and serves the first run whose quantum suffices.
 //
-// Section III of the AGIOS paper to the letter is between=arrival, growth=request and no wait.
+// Section III of the AGIOS paper is exactly between=arrival, growth=request and no wait.
 #include <algorithm>
 #include <optional>
 
