@@ -247,7 +247,7 @@ TEST(NameModel, AfterAnUnknownOutcomeTheOwnerLooksUp) {
   EXPECT_EQ(names.found(name, NameModel::kAbsent, {210, 220}), std::nullopt);
 }
 
-TEST(Neighbours, TimesBesideASickClientAreCompared) {
+TEST(Neighbours, TimesBesideAFaultyClientAreCompared) {
   const auto times = [](std::initializer_list<Duration> each) {
     NeighbourTimes all;
     for (const Duration time : each) all[1].add(time);

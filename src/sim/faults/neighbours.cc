@@ -13,29 +13,29 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::array<const char*, kSicknesses> kSicknessNames = {
+constexpr std::array<const char*, kClientFaults> kClientFaultNames = {
     "slow reader", "pause", "half open", "loss to nodes", "loss from nodes", "partition", "kill"};
 constexpr std::array<const char*, kProbeKinds> kProbeNames = {"small read",  "small write", "large read",
                                                               "large write", "sync",        "look-up"};
 constexpr std::size_t kNodes = 3, kNeighbours = 3;
 constexpr std::size_t kSmall = 4 << 10, kLarge = 256 << 10;  // bytes of a neighbour's operation
-constexpr std::size_t kSickSize = 1 << 20;                   // bytes of an operation of the sick client
-constexpr std::size_t kSickOperations = 128;                 // in flight: more than nodes have memory for
+constexpr std::size_t kFaultySize = 1 << 20;                 // bytes of an operation of the faulty client
+constexpr std::size_t kFaultyOperations = 128;               // in flight: more than nodes have memory for
 constexpr std::uint64_t kFileSize = 64 << 20;
 constexpr Duration kPause = 50ms;  // between two operations of a neighbour
 
-struct SickPlan {
+struct FaultyPlan {
   std::uint64_t seed = 0;
-  Sickness sickness{};
+  ClientFault fault{};
   double rate = 0;        // of a slow reader, bytes per second
-  double read_share = 0;  // of the sick client's operations
+  double read_share = 0;  // of the faulty client's operations
   Nanoseconds begin = 0, end = 0;
 };
 
-SickPlan make_plan(std::uint64_t seed) {
+FaultyPlan make_plan(std::uint64_t seed) {
   Prng chance(seed * 5 + 2);
-  SickPlan plan{.seed = seed};
-  plan.sickness = static_cast<Sickness>(chance.below(kSicknesses));
+  FaultyPlan plan{.seed = seed};
+  plan.fault = static_cast<ClientFault>(chance.below(kClientFaults));
   plan.rate = chance.chance(0.5) ? 3e3 : 1e6;
   plan.read_share = 0.5 * static_cast<double>(chance.below(3));
   plan.begin = 500'000'000;
@@ -47,11 +47,11 @@ SickPlan make_plan(std::uint64_t seed) {
 class NeighbourRun {
  public:
   // `policy` of the nodes; empty: the default.
-  explicit NeighbourRun(const SickPlan& plan, const std::string& policy = {})
+  explicit NeighbourRun(const FaultyPlan& plan, const std::string& policy = {})
       : plan_(plan), chance_(plan.seed), cluster_(options(plan, policy)) {
-    cluster_.volume().make_file("sick", kFileSize);
-    add_client("sick", [this](const std::shared_ptr<OpenFile>& file) {
-      for (std::size_t i = 0; i < kSickOperations; ++i) flood(file);
+    cluster_.volume().make_file("faulty", kFileSize);
+    add_client("faulty", [this](const std::shared_ptr<OpenFile>& file) {
+      for (std::size_t i = 0; i < kFaultyOperations; ++i) flood(file);
     });
     for (std::size_t i = 0; i < kNeighbours; ++i) {
       const std::string name = fmt::format("neighbour{}", i);
@@ -66,18 +66,18 @@ class NeighbourRun {
     for (auto& client : clients_) client.file = nullptr;
   }
 
-  NeighbourTimes run(bool sick) {
+  NeighbourTimes run(bool faulty) {
     Simulator& simulator = cluster_.simulator();
-    simulator.at(plan_.begin, [this, sick] {
+    simulator.at(plan_.begin, [this, faulty] {
       measuring_ = true;
-      if (sick) set_sick(true);
+      if (faulty) set_faulty(true);
     });
     simulator.at(plan_.end, [] {});
     while (simulator.now() < plan_.end && simulator.run_next()) {
     }
     for (const auto& [kind, begin] : pending_)
       times_[kind].add(Duration(simulator.now() - std::max(begin, plan_.begin)));
-    if (sick) set_sick(false);
+    if (faulty) set_faulty(false);
     return times_;
   }
   std::uint64_t operations() const { return operations_; }
@@ -88,7 +88,7 @@ class NeighbourRun {
     std::shared_ptr<OpenFile> file{};
   };
 
-  static SimulatedCluster::Options options(const SickPlan& plan, const std::string& policy) {
+  static SimulatedCluster::Options options(const FaultyPlan& plan, const std::string& policy) {
     SimulatedCluster::Options options;
     if (!policy.empty()) options.node.node.policy = policy;
     options.seed = plan.seed;
@@ -120,13 +120,13 @@ class NeighbourRun {
     });
   }
 
-  // Keeps one operation of the sick client in flight.
+  // Keeps one operation of the faulty client in flight.
   void flood(const std::shared_ptr<OpenFile>& file) {
     if (stopped_) return;
     ++operations_;
-    const std::uint64_t offset = chance_.below(kFileSize / kSickSize) * kSickSize;
+    const std::uint64_t offset = chance_.below(kFileSize / kFaultySize) * kFaultySize;
     auto again = [this, file](Result<std::size_t>) {
-      if (!stopped_ && sick_alive_) clients_[0].client->process().soon([this, file] { flood(file); });
+      if (!stopped_ && faulty_alive_) clients_[0].client->process().soon([this, file] { flood(file); });
     };
     if (chance_.chance(plan_.read_share))
       file->read({{offset, std::span(memory_)}}, std::move(again));
@@ -166,52 +166,52 @@ class NeighbourRun {
         return file->fsync(true, moved);
       case ProbeKind::kLookUp:
         clients_[neighbour + 1].client->async().status(
-            "sick", true, [ended](const Result<FileStatus>& done) { ended(done.has_value()); });
+            "faulty", true, [ended](const Result<FileStatus>& done) { ended(done.has_value()); });
     }
   }
 
-  void set_sick(bool sick) {
+  void set_faulty(bool faulty) {
     SimulatedNetwork& network = cluster_.network();
     Process& process = clients_[0].client->process();
     const auto each_node = [&](const std::function<void(Process&)>& apply) {
       for (std::size_t i = 0; i < kNodes; ++i) apply(cluster_.node(i).process());
     };
-    switch (plan_.sickness) {
-      case Sickness::kSlowReader:
-        return network.set_receiver(process,
-                                    sick ? SimulatedNetwork::Receiver{plan_.rate, 4096} : SimulatedNetwork::Receiver{});
-      case Sickness::kPause:
-        return sick ? process.pause() : process.resume();
-      case Sickness::kHalfOpen:
-        if (sick) network.forget_connections(process);
+    switch (plan_.fault) {
+      case ClientFault::kSlowReader:
+        return network.set_receiver(
+            process, faulty ? SimulatedNetwork::Receiver{plan_.rate, 4096} : SimulatedNetwork::Receiver{});
+      case ClientFault::kPause:
+        return faulty ? process.pause() : process.resume();
+      case ClientFault::kHalfOpen:
+        if (faulty) network.forget_connections(process);
         return;
-      case Sickness::kLossToNodes:
-        return each_node([&](Process& node) { sick ? network.cut(process, node) : network.heal(process, node); });
-      case Sickness::kLossFromNodes:
-        return each_node([&](Process& node) { sick ? network.cut(node, process) : network.heal(node, process); });
-      case Sickness::kPartition:
+      case ClientFault::kLossToNodes:
+        return each_node([&](Process& node) { faulty ? network.cut(process, node) : network.heal(process, node); });
+      case ClientFault::kLossFromNodes:
+        return each_node([&](Process& node) { faulty ? network.cut(node, process) : network.heal(node, process); });
+      case ClientFault::kPartition:
         return each_node([&](Process& node) {
-          sick ? network.hold(process, node) : network.heal(process, node);
-          sick ? network.hold(node, process) : network.heal(node, process);
+          faulty ? network.hold(process, node) : network.heal(process, node);
+          faulty ? network.hold(node, process) : network.heal(node, process);
         });
-      case Sickness::kKill:
-        if (!sick) return;
-        sick_alive_ = false;
+      case ClientFault::kKill:
+        if (!faulty) return;
+        faulty_alive_ = false;
         clients_[0].file = nullptr;
         clients_[0].client->kill();
     }
   }
 
-  const SickPlan plan_;
+  const FaultyPlan plan_;
   Prng chance_;
-  std::vector<std::byte> memory_ = std::vector<std::byte>(kSickSize);  // of all operations: data is not sent
+  std::vector<std::byte> memory_ = std::vector<std::byte>(kFaultySize);  // of all operations: data is not sent
   SimulatedCluster cluster_;
-  std::vector<NamedClient> clients_;                        // the first one is the sick one
+  std::vector<NamedClient> clients_;                        // the first one is the faulty one
   std::list<std::pair<std::size_t, Nanoseconds>> pending_;  // kind and begin of operations of neighbours
   NeighbourTimes times_{};
   std::uint64_t operations_ = 0;
   bool measuring_ = false;
-  bool sick_alive_ = true;
+  bool faulty_alive_ = true;
   bool stopped_ = false;
 };
 
@@ -231,43 +231,43 @@ double milliseconds(Duration time) {
 
 }  // namespace
 
-const char* name_of(Sickness sickness) {
-  return kSicknessNames[static_cast<std::size_t>(sickness)];
+const char* name_of(ClientFault fault) {
+  return kClientFaultNames[static_cast<std::size_t>(fault)];
 }
 
 const char* name_of(ProbeKind kind) {
   return kProbeNames[static_cast<std::size_t>(kind)];
 }
 
-std::vector<std::string> compare(const NeighbourTimes& healthy, const NeighbourTimes& sick) {
+std::vector<std::string> compare(const NeighbourTimes& healthy, const NeighbourTimes& faulty) {
   std::vector<std::string> wrong;
   for (std::size_t i = 0; i < kProbeKinds; ++i) {
     const char* const kind = name_of(static_cast<ProbeKind>(i));
-    if (sick[i].failed > healthy[i].failed) wrong.push_back(fmt::format("{} {}s fail", sick[i].failed, kind));
-    if (sick[i].mean() > kMeanFactor * healthy[i].mean() + kSlack)
+    if (faulty[i].failed > healthy[i].failed) wrong.push_back(fmt::format("{} {}s fail", faulty[i].failed, kind));
+    if (faulty[i].mean() > kMeanFactor * healthy[i].mean() + kSlack)
       wrong.push_back(fmt::format("the mean {} takes {:.3f} ms instead of {:.3f} ms", kind,
-                                  milliseconds(sick[i].mean()), milliseconds(healthy[i].mean())));
-    if (sick[i].longest > kLongestFactor * healthy[i].longest + kSlack)
+                                  milliseconds(faulty[i].mean()), milliseconds(healthy[i].mean())));
+    if (faulty[i].longest > kLongestFactor * healthy[i].longest + kSlack)
       wrong.push_back(fmt::format("the longest {} takes {:.3f} ms instead of {:.3f} ms", kind,
-                                  milliseconds(sick[i].longest), milliseconds(healthy[i].longest)));
+                                  milliseconds(faulty[i].longest), milliseconds(healthy[i].longest)));
   }
   return wrong;
 }
 
 NeighbourOutcome run_neighbours(std::uint64_t seed) {
-  const SickPlan plan = make_plan(seed);
-  NeighbourOutcome outcome{.sickness = plan.sickness};
-  for (const bool sick : {false, true}) {
+  const FaultyPlan plan = make_plan(seed);
+  NeighbourOutcome outcome{.fault = plan.fault};
+  for (const bool faulty : {false, true}) {
     NeighbourRun run(plan);
-    (sick ? outcome.sick : outcome.healthy) = run.run(sick);
+    (faulty ? outcome.faulty : outcome.healthy) = run.run(faulty);
     outcome.operations += run.operations();
   }
-  // The policy may serve the neighbours of a large healthy client before it, which must not count against the sick one:
-  // in order of arrival they would wait as long beside the healthy one.
-  if (!compare(outcome.healthy, outcome.sick).empty())
+  // The policy may serve the neighbours of a large healthy client before it, which must not count against the faulty
+  // one: in order of arrival they would wait as long beside the healthy one.
+  if (!compare(outcome.healthy, outcome.faulty).empty())
     outcome.healthy = slower_of(outcome.healthy, NeighbourRun(plan, "fifo").run(false));
-  for (const std::string& what : compare(outcome.healthy, outcome.sick))
-    outcome.violations.push_back(fmt::format("beside a sick client ({}): {}", name_of(plan.sickness), what));
+  for (const std::string& what : compare(outcome.healthy, outcome.faulty))
+    outcome.violations.push_back(fmt::format("beside a faulty client ({}): {}", name_of(plan.fault), what));
   return outcome;
 }
 
