@@ -305,7 +305,7 @@ CallPointer OpenFile::read_by_reference(const wire::Extent& range, Done<Received
   auto finish = [received, done = std::move(done)](const Result<std::size_t>& got) {
     if (!got) return done(Failure(got.error()));
     received->bytes = *got;
-    // A node that announces another number of bytes than it sends is not believed.
+    // An error if the node announces another number of bytes than it sends.
     if (received->message.header.payload_length != *got && *got > 0)
       return done(fail(ErrorCode::kProtocol, "a read reply with wrong lengths"));
     done(std::move(*received));

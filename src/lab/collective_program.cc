@@ -292,7 +292,7 @@ class ProgramRun {
         file_{file, spec.layout},
         open_(cluster, spec.program.ranks, first_rank) {}
 
-  // All programs open their file collectively: no rank goes on before all others have begun.
+  // All programs open their file collectively: no rank continues before all others have begun.
   void start() {
     for (std::size_t rank = 0; rank < spec_.program.ranks; ++rank)
       open_.enter(rank, 0, [this, rank] { begin_call(rank, 0); });

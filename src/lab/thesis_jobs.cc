@@ -16,7 +16,7 @@ HddFigures thesis_disk() {
   HddFigures disk;
   disk.capacity = Bytes(12'000'000'000'000);
   disk.bandwidth = 91.48 * kMegabyte;
-  disk.write_positioning = 1;  // writes go on in order of arrival
+  disk.write_positioning = 1;  // writes are served in order of arrival
   return disk;
 }
 

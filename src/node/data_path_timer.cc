@@ -16,7 +16,7 @@ void DataPath::wake_at(TimePoint when) {
   timer_->set(when);
 }
 
-// The timer's task may be running and set the timer again, so it is told first.
+// The timer's task may be running and set the timer again, so it is notified first.
 void DataPath::stop_timer() {
   {
     Lock lock(timer_mutex_);

@@ -236,7 +236,7 @@ void FeedbackPolicy::join(Number run, Number other) {
   ends_.insert(EndOf{this}(run), run);
 }
 
-// Takes one request out; what lay before and behind it go on as two runs, each with its share of the quantum.
+// Removes one request; the requests before and after it become two runs, each with its share of the quantum.
 void FeedbackPolicy::split(Number run, Slot without) {
   const std::int64_t rounds = per_part_ ? runs_[run].arrival_rounds / runs_[run].count : runs_[run].arrival_rounds;
   const Number queue = runs_[run].queue;

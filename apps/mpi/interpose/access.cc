@@ -36,7 +36,7 @@ struct Outcome {
   std::uint64_t bytes = 0;
 };
 
-// This rank's part, as far as it can be told without the other ranks.
+// This rank's part, as far as it is known without the other ranks.
 struct Local {
   std::int64_t code = kFine;
   MPI_Offset position = 0;  // in elementary datatypes
@@ -83,7 +83,7 @@ Local examine(const OpenFile& file, const Access& access) try {
   return Local::wrong(kFallBack);
 }
 
-// What every rank tells all others first. A list of one run needs no second message.
+// What every rank sends to all others first. A list of one run needs no second message.
 struct Header {
   std::int64_t code = kFine;
   std::uint64_t runs = 0;

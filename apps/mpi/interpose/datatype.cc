@@ -41,8 +41,8 @@ struct Contents {
   Contents& operator=(const Contents&) = delete;
 };
 
-// The combiner of a datatype; MPI_COMBINER_NAMED if MPI does not tell. MPI 4 describes types that were made by calls
-// with suffix _c only through MPI_Type_get_envelope_c().
+// The combiner of a datatype; MPI_COMBINER_NAMED if MPI does not report it. MPI 4 describes types that were made by
+// calls with suffix _c only through MPI_Type_get_envelope_c().
 int combiner_number(MPI_Datatype type) {
   int combiner = MPI_COMBINER_NAMED;
 #if MPI_VERSION >= 4

@@ -39,7 +39,7 @@ std::optional<std::string> variable(const char* name) {
   return value;
 }
 
-// What rank 0 tells the others before the file is opened, or when hints change.
+// What rank 0 sends to the others before the file is opened, or when hints change.
 struct SettingsMessage {
   int error = MPI_SUCCESS;
   Settings settings{};
@@ -88,7 +88,7 @@ void broadcast(Message& message, MPI_Comm comm) {
   PMPI_Bcast(&message, sizeof message, MPI_BYTE, 0, comm);
 }
 
-// What rank 0 tells the others about the open file.
+// What rank 0 sends to the others about the open file.
 struct FileMessage {
   std::uint64_t inode = 0;
   std::uint64_t application = 0;
@@ -284,7 +284,7 @@ void attach_data(const char* name, const OpenFile& file, Attached& attached, Clu
       MountFile::Options{absolute_path(name, message.prefixed), file.readable(), file.writable(), message.inode});
 }
 
-// Of rank 0. What fails here must not keep rank 0 from telling the others, who wait for it.
+// Of rank 0. After a failure here rank 0 must still send its message to the others, which wait for it.
 void examine_or_leave(const char* name, const OpenFile& file, Attached& attached, ClusterPath& found) try {
   examine(name, file.amode, file.settings, attached, found);
   if (FileMessage& message = attached.message; file.size > 1 || message.carried)

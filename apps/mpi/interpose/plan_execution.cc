@@ -167,7 +167,7 @@ void PlanExecution::do_io(std::span<const FilePart> parts) try {
   if (!error) return;
   Process::current().say_once(error->message);
   result_.code = error_class_of(*error);
-} catch (const std::exception&) {  // this rank goes on, because others wait for it
+} catch (const std::exception&) {  // this rank continues, because others wait for it
   result_.code = MPI_ERR_NO_MEM;
 }
 

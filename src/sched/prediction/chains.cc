@@ -7,8 +7,8 @@
 namespace tutti {
 namespace {
 
-// Of a wait. On a busy server the computed share is near 1, and then the next request of a process, which it issues
-// when this one is done, seems worth waiting for: that wait would be in vain.
+// Of a wait. On a busy server the computed share is near 1. Then the next request of a process would be waited for,
+// although the process issues it only when this one is done.
 constexpr double kMostOverlap = 0.5;
 
 double seconds_to_process(const AggregationModel& model, double bytes) {

@@ -155,7 +155,7 @@ void FaultMachines::slow_down(const PlannedFault& fault, bool ends) {
     case FaultKind::kStalledDisk:
       if (machines_[fault.machine].running()) node->set_slowdown(ends ? 1 : between(1e3, 2e5, fault.amount));
       return;
-    case FaultKind::kStalledWorkers:  // a longer stall is outside of the promise: the system call has begun
+    case FaultKind::kStalledWorkers:  // a longer stall is not covered by deadlines: the system call has begun
       return process(fault.machine).stall_workers(ends ? 0s : part_of(timeouts.fence * 9 / 10, fault.amount));
     default:
       return process(fault.machine).delay_workers(ends ? 0s : part_of(timeouts.request * 3, fault.amount));

@@ -121,7 +121,7 @@ LoadClient::~LoadClient() {
 void LoadClient::start() {
   if (!client_->running()) client_->create();
   shared_.assign(state_.plan.files, std::nullopt);
-  client_->start([](const Result<void>&) {});  // it goes on connecting if no node answers
+  client_->start([](const Result<void>&) {});  // it continues to connect if no node answers
   for (std::size_t i = 0; i < threads_.size(); ++i) think(i);
   think_about_turn();
 }

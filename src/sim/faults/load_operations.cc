@@ -152,7 +152,7 @@ void LoadClient::create(std::size_t thread, std::size_t name) {
                    operation, [this, thread, name, exists, operation](Result<std::shared_ptr<OpenFile>>& opened) {
                      if (opened) {
                        state_.names.changed(name, (*opened)->opened().generation, {operation->begin, now()});
-                       // Else the thread goes on with a file that has been removed.
+                       // Else the thread continues with a file that has been removed.
                        if (!threads_[thread].extra || state_.chance.chance(0.5))
                          threads_[thread].extra = FileHandle{*opened, ++state_.last_handle};
                        if (exists) state_.violation("an exclusive create replaced " + state_.names.path(name));
