@@ -87,7 +87,7 @@ void FeedbackPolicy::update_rounds() {
 
 void FeedbackPolicy::enqueue(Slot slot) {
   const Request& request = store_.request(slot);
-  const FileKey key{request.file, request.direction};
+  const FileQueueKey key{request.file, request.direction};
   const Number number = queues_.open(key);
   const std::uint64_t start = place_.start(request);
   if (Habit& habit = habit_of(key); habit.key == key && habit.end == start) habit.follows = true;
@@ -348,7 +348,7 @@ void FeedbackPolicy::end_hold(Number number, TimePoint now) {
 
 void FeedbackPolicy::serve(Number run) {
   const Number number = runs_[run].queue;
-  const FileKey key = queues_[number].key;
+  const FileQueueKey key = queues_[number].key;
   const std::uint64_t end = runs_[run].end;
   unindex(run);
   SlotList members = runs_[run].members;

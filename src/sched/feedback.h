@@ -39,7 +39,7 @@ class FeedbackPolicy : public QueuedPolicy {
   static constexpr std::uint64_t kFirstRound = 1;
 
   struct Queue {
-    FileKey key;
+    FileQueueKey key;
     std::uint32_t runs = 0;
     Number sole = kNone;           // its only run; kNone if there are others or were since the queue was opened
     std::uint64_t sole_ready = 0;  // the round in which that becomes ready
@@ -110,7 +110,7 @@ class FeedbackPolicy : public QueuedPolicy {
   };
   // For recently served files: whether requests that adjoin the last one tend to follow.
   struct Habit {
-    FileKey key;
+    FileQueueKey key;
     std::uint64_t end = 0;  // of what was served last
     bool follows = false;   // a request that adjoins it arrived afterwards
   };
@@ -142,7 +142,7 @@ class FeedbackPolicy : public QueuedPolicy {
   Bytes size_of(Number run) const { return Bytes(runs_[run].end - runs_[run].start); }
   bool is_current(const RunVersion& version) const { return runs_[version.run].generation == version.generation; }
 
-  Habit& habit_of(const FileKey& key) { return habits_[hash_value(key) % habits_.size()]; }
+  Habit& habit_of(const FileQueueKey& key) { return habits_[hash_value(key) % habits_.size()]; }
 
   static constexpr std::uint64_t kMostRounds = 4096;  // the largest request is ready after at most this many
 
@@ -157,7 +157,7 @@ class FeedbackPolicy : public QueuedPolicy {
   ServiceProfile profile_;
   // The rounds that a run of x bytes needs are first_rounds_ + x * rounds_per_byte_, rounded up.
   double first_rounds_ = 0, rounds_per_byte_ = 0;
-  Pool<FileKey, Queue> queues_;
+  Pool<FileQueueKey, Queue> queues_;
   std::vector<RequestRun> runs_;
   std::vector<Number> free_runs_;
   TagIndex<StartOf> starts_;  // of runs in indexed queues, by their first byte

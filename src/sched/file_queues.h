@@ -9,17 +9,17 @@
 
 namespace tutti {
 
-struct FileKey {
+struct FileQueueKey {
   FileId file = 0;
   Direction direction = Direction::kRead;
-  bool operator==(const FileKey&) const = default;
-  friend std::size_t hash_value(const FileKey& key) {
+  bool operator==(const FileQueueKey&) const = default;
+  friend std::size_t hash_value(const FileQueueKey& key) {
     return mix(key.file * 2 + static_cast<std::uint64_t>(key.direction));
   }
 };
 
 struct FileQueue {
-  FileKey key;
+  FileQueueKey key;
   SlotHeap<std::uint64_t> by_offset;
   std::size_t count = 0;
   Bytes bytes{};
@@ -59,7 +59,7 @@ class FileQueuedPolicy : public QueuedPolicy {
   MergeLimits limits_;
   MergePlace place_;
   bool queue_per_direction_;
-  Pool<FileKey, FileQueue> queues_;
+  Pool<FileQueueKey, FileQueue> queues_;
 };
 
 }  // namespace tutti

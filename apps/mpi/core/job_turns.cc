@@ -97,7 +97,7 @@ void JobTurns::ask(const gate::TargetList& targets, Bytes bytes) {
   held_ = asked;
 }
 
-void JobTurns::done(FileKey key) {
+void JobTurns::done(OpenFileId key) {
   if (!coordinator_) return;
   Lock lock(mutex_);
   const auto found = files_.find(key);
@@ -126,7 +126,7 @@ void JobTurns::expire() {
   if (next != TimePoint::max()) timer_->set(next);
 }
 
-void JobTurns::ended(FileKey key) {
+void JobTurns::ended(OpenFileId key) {
   if (!coordinator_) return;
   Lock lock(mutex_);
   files_.erase(key);

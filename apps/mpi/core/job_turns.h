@@ -24,9 +24,9 @@ namespace tutti::mpi {
 // Thread-safe. Turns are advisory: without a gate, or if it does not answer, begin() returns and the job proceeds.
 class JobTurns {
  public:
-  using FileKey = const void*;
+  using OpenFileId = const void*;
   struct FileUse {
-    FileKey file = nullptr;
+    OpenFileId file = nullptr;
     const Layout* layout = nullptr;  // only used in the call
     Bytes bytes{};                   // of all ranks; 0: unknown
     Duration gap{};                  // Duration::max(): until ended()
@@ -39,9 +39,9 @@ class JobTurns {
   // Returns when the file may be used. Call done() afterwards.
   void begin(const FileUse& use);
   // The call for which begin() was called has completed.
-  void done(FileKey file);
+  void done(OpenFileId file);
   // The file was closed.
-  void ended(FileKey file);
+  void ended(OpenFileId file);
 
   // In a child made by fork(): the only call.
   void abandon_after_fork();
@@ -63,7 +63,7 @@ class JobTurns {
   std::unique_ptr<gate::Coordinator> coordinator_;
   Mutex asking_;  // held while a thread waits for a turn; taken before mutex_
   Mutex mutex_;
-  std::map<FileKey, ActiveFile> files_ TUTTI_GUARDED_BY(mutex_);
+  std::map<OpenFileId, ActiveFile> files_ TUTTI_GUARDED_BY(mutex_);
   gate::TargetList held_ TUTTI_GUARDED_BY(mutex_){};
   bool holding_ TUTTI_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Timer> timer_;
