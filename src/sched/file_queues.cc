@@ -8,7 +8,7 @@ void FileQueuedPolicy::enqueue(Slot slot) {
   const std::uint32_t number =
       queues_.open({request.file, queue_per_direction_ ? request.direction : Direction::kRead});
   FileQueue& queue = queues_[number];
-  queue.by_offset.push(place_.start(request), store_.stamp(slot));
+  queue.by_offset.push(place_.start(request), store_.version(slot));
   queue.bytes += request.length;
   store_.place(slot) = number;
   if (queue.count++ == 0)

@@ -139,11 +139,11 @@ inline constexpr std::size_t kSoon = 2;
 template <typename Key>
 class SlotHeap {
  public:
-  void push(const Key& key, SlotStamp stamp) { heap_.push(key, stamp); }
+  void push(const Key& key, SlotVersion version) { heap_.push(key, version); }
   // The slot with the smallest key that still waits; kNoSlot if none is left.
   Slot top(const RequestStore& store) {
-    const SlotStamp* stamp = heap_.top([&](SlotStamp s) { return store.holds(s); });
-    return stamp ? stamp->slot : kNoSlot;
+    const SlotVersion* version = heap_.top([&](SlotVersion s) { return store.holds(s); });
+    return version ? version->slot : kNoSlot;
   }
   // Valid after top() found one, also if others were pushed since.
   const Key& top_key() const { return heap_.top_key(); }
@@ -152,24 +152,24 @@ class SlotHeap {
     store.expect(heap_.peek(kSoon), heap_.peek(kLater));
   }
   void prune(const RequestStore& store, std::size_t live) {
-    heap_.prune(live, [&](SlotStamp s) { return store.holds(s); });
+    heap_.prune(live, [&](SlotVersion s) { return store.holds(s); });
   }
   // Calls do_it(key, slot) for every request that still waits, in no particular order.
   template <typename Do>
   void each(const RequestStore& store, const Do& do_it) const {
-    heap_.each([&](const Key& key, SlotStamp stamp) {
-      if (store.holds(stamp)) do_it(key, stamp.slot);
+    heap_.each([&](const Key& key, SlotVersion version) {
+      if (store.holds(version)) do_it(key, version.slot);
     });
   }
   void clear() { heap_.clear(); }
   void expect() const { heap_.expect(); }
   // Prefetches the first request. Its place in the heap should be in the cache.
   void expect_front(const RequestStore& store) const {
-    if (const SlotStamp* stamp = heap_.peek(0)) store.expect(stamp->slot);
+    if (const SlotVersion* version = heap_.peek(0)) store.expect(version->slot);
   }
 
  private:
-  LazyHeap<Key, SlotStamp> heap_;
+  LazyHeap<Key, SlotVersion> heap_;
 };
 
 // A queue of waiting requests, in the order in which they were pushed.
@@ -178,7 +178,7 @@ class SlotQueue {
   bool empty() const { return count_ == 0; }
 
   void push(const RequestStore& store, Slot slot) {
-    slots_.push(store.stamp(slot));
+    slots_.push(store.version(slot));
     ++count_;
   }
   // The first one that waits; there is one.
@@ -201,7 +201,7 @@ class SlotQueue {
   // One of them is about to leave the store by another way (cancelled, overdue).
   void lose_one(const RequestStore& store) {
     if (--count_ == 0) return clear();
-    if (slots_.size() > 2 * count_ + 64) slots_.erase_if([&](SlotStamp stamp) { return !store.holds(stamp); });
+    if (slots_.size() > 2 * count_ + 64) slots_.erase_if([&](SlotVersion version) { return !store.holds(version); });
   }
   void clear() {
     slots_.clear();
@@ -209,7 +209,7 @@ class SlotQueue {
   }
 
  private:
-  RunQueue<SlotStamp> slots_;  // some of which may have left
+  RunQueue<SlotVersion> slots_;  // some of which may have left
   std::size_t count_ = 0;
 };
 

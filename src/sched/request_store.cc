@@ -35,8 +35,8 @@ void RequestStore::remove(Slot slot) {
 }
 
 Slot RequestStore::oldest() {
-  while (!arrivals_.empty() && !holds(arrivals_.front().stamp)) arrivals_.pop_front();
-  return arrivals_.empty() ? kNoSlot : arrivals_.front().stamp.slot;
+  while (!arrivals_.empty() && !holds(arrivals_.front().version)) arrivals_.pop_front();
+  return arrivals_.empty() ? kNoSlot : arrivals_.front().version.slot;
 }
 
 namespace {
@@ -84,13 +84,13 @@ void RequestStore::FreeBlock::operator()(Entry* block) const {
 
 void RequestStore::note_arrival(Slot slot, TimePoint now) {
   if (arrivals_.full()) {
-    const auto stale = [this](const Arrival& arrival) { return !holds(arrival.stamp); };
+    const auto stale = [this](const Arrival& arrival) { return !holds(arrival.version); };
     arrivals_.erase(std::remove_if(arrivals_.begin(), arrivals_.end(), stale), arrivals_.end());
     // Room for as many again: the clean-up above then costs a constant per arrival.
     if (arrivals_.size() * 2 >= arrivals_.capacity())
       arrivals_.set_capacity(std::max<std::size_t>(64, arrivals_.capacity() * 2));
   }
-  arrivals_.push_back({stamp(slot), milliseconds_of(now)});
+  arrivals_.push_back({version(slot), milliseconds_of(now)});
 }
 
 void RequestStore::shrink() {

@@ -19,8 +19,8 @@ namespace tutti {
 using Slot = std::uint32_t;
 inline constexpr Slot kNoSlot = ~Slot{0};
 
-// Slots are reused; a stamp tells whether a slot noted down earlier still holds the same request.
-struct SlotStamp {
+// A slot and how often it was reused: tells whether a slot that was noted earlier still holds the same request.
+struct SlotVersion {
   Slot slot = kNoSlot;
   std::uint32_t generation = 0;
 };
@@ -43,9 +43,9 @@ class RequestStore {
   std::size_t size() const { return ids_.size(); }
   bool empty() const { return ids_.empty(); }
 
-  SlotStamp stamp(Slot slot) const { return {slot, entry(slot).generation}; }
-  bool holds(SlotStamp stamp) const {
-    return stamp.slot < chunks_.size() * kChunk && entry(stamp.slot).generation == stamp.generation;
+  SlotVersion version(Slot slot) const { return {slot, entry(slot).generation}; }
+  bool holds(SlotVersion version) const {
+    return version.slot < chunks_.size() * kChunk && entry(version.slot).generation == version.generation;
   }
 
   // The request that arrived first of those that wait; kNoSlot if none waits.
@@ -64,7 +64,7 @@ class RequestStore {
 
   // Prefetches what the dispatch of these requests will touch: of `later` the request itself, of `soon`, which was
   // `later` in an earlier call, the rest. Either may be null.
-  void expect(const SlotStamp* soon, const SlotStamp* later) const {
+  void expect(const SlotVersion* soon, const SlotVersion* later) const {
     if (soon && holds(*soon)) ids_.prefetch(request(soon->slot).id);
     if (later) expect(later->slot);
   }
@@ -95,7 +95,7 @@ class RequestStore {
     std::uint32_t generation = 0;  // odd while in use
   };
   struct Arrival {
-    SlotStamp stamp;
+    SlotVersion version;
     std::uint32_t milliseconds;  // when, modulo 49 days: enough to see that it is not long ago
   };
 

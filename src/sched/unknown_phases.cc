@@ -83,7 +83,7 @@ void UnknownPhases::push_waiting(Slot slot, const SweepPosition& position) {
     phase.start = std::clamp(request.stamp.phase_start, history.began - options_.slack, history.began);
     phase.before = history.before;
   }
-  phase.requests.push(position, store_.stamp(slot));
+  phase.requests.push(position, store_.version(slot));
   positions_.push(position.turn, cost(request));
   levels_.set(number, level_of(number));
 }

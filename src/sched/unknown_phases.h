@@ -50,7 +50,7 @@ class UnknownPhases {
   // `issued`: after limits for wrong clocks.
   void push(Slot slot, TimePoint issued) {
     const SweepPosition position{issued.time_since_epoch().count(), order_of_equals(store_.request(slot))};
-    by_issue_.push(position, store_.stamp(slot));
+    by_issue_.push(position, store_.version(slot));
     store_.place(slot) = kPlace;
     ++count_;
     ++changes_;

@@ -150,7 +150,8 @@ class Concert final : public QueuedPolicy {
     const std::uint32_t number = phases_.open(key);
     store_.place(slot) = number;
     PhaseQueue& phase = phases_[number];
-    phase.requests.push(sweeps_ ? phase.sweep.of(request) : SweepPosition{issued, where(request)}, store_.stamp(slot));
+    phase.requests.push(sweeps_ ? phase.sweep.of(request) : SweepPosition{issued, where(request)},
+                        store_.version(slot));
     turns_.push(issued, cost(request));
     const std::tuple progress{stamp.attained, stamp.bottleneck, total};
     if (phase.count++ == 0)

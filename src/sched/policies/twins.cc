@@ -80,7 +80,7 @@ class Twins final : public QueuedPolicy {
     const std::uint32_t number = streams_.open({request.file, target, request.direction});
     Stream& stream = streams_[number];
     if (stream.count++ == 0) list(number, stream);
-    stream.by_offset.push(request.offset, store_.stamp(slot));
+    stream.by_offset.push(request.offset, store_.version(slot));
     store_.place(slot) = number;
     ++queues_[target].count;
     busy_[target / 64] |= bit(target);

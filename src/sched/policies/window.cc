@@ -30,7 +30,7 @@ class SweepQueue {
   bool empty() const { return count_ == 0; }
 
   void push(const RequestStore& store, Slot slot) {
-    requests_.push(sweep_.of(store.request(slot)), store.stamp(slot));
+    requests_.push(sweep_.of(store.request(slot)), store.version(slot));
     ++count_;
   }
   // Takes the next one that waits; there is one.
