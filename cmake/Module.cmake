@@ -155,7 +155,7 @@ function(tutti_fuzz_headers header)
   list(JOIN lines "\n" text)
   file(CONFIGURE OUTPUT ${header} CONTENT "${text}\n")
   add_custom_command(OUTPUT ${header}.pch DEPENDS ${header} DEPFILE ${header}.d VERBATIM
-    COMMAND ${TUTTI_FUZZ_COMPILER} ${TUTTI_FUZZ_OPTIONS} -x c++-header -MD -MF ${header}.d ${header} -o ${header}.pch)
+    COMMAND ${TUTTI_FUZZ_COMPILER} ${TUTTI_FUZZ_OPTIONS} -fpch-validate-input-files-content -x c++-header -MD -MF ${header}.d ${header} -o ${header}.pch)
   add_custom_target(fuzz_headers DEPENDS ${header}.pch)
 endfunction()
 
@@ -178,7 +178,7 @@ function(tutti_fuzz_objects result name)
     file(CONFIGURE OUTPUT ${object}.cc CONTENT "${text}\n")
     add_custom_command(
       OUTPUT ${object}
-      COMMAND ${TUTTI_FUZZ_COMPILER} ${TUTTI_FUZZ_OPTIONS} -include-pch ${TUTTI_FUZZ_HEADERS}.pch -I${CMAKE_SOURCE_DIR}/src
+      COMMAND ${TUTTI_FUZZ_COMPILER} ${TUTTI_FUZZ_OPTIONS} -fpch-validate-input-files-content -include-pch ${TUTTI_FUZZ_HEADERS}.pch -I${CMAKE_SOURCE_DIR}/src
               -I${CMAKE_SOURCE_DIR}/include -DTOML_HEADER_ONLY=0 -DTOML_SHARED_LIB=1
               -MD -MF ${object}.d -c ${object}.cc -o ${object}
       DEPENDS ${object}.cc ${TUTTI_FUZZ_HEADERS}.pch fuzz_headers DEPFILE ${object}.d VERBATIM)
