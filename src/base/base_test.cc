@@ -13,6 +13,7 @@
 #include "base/page_pipe.h"
 #include "base/print_error.h"
 #include "base/prng.h"
+#include "base/table.h"
 #include "base/temporary_directory.h"
 #include "base/units.h"
 
@@ -146,6 +147,19 @@ TEST(PagePipe, MovesMemoryThroughASocketIntoAFileAndIntoMemory) {
   close(file);
   close(ends[0]);
   close(ends[1]);
+}
+
+TEST(Table, ControlCharactersDoNotReachTheTerminal) {
+  Table table({"name"});
+  table.add({"a\033[31m\n\x7f"});
+  table.add(
+      {"b\xc2\x9b"
+       "31m"});                          // U+009B: CSI
+  table.add({"c\xc3\x9b\xc2\xa0\xc2"});  // other characters, and one that is not complete
+  const std::string text = table.text();
+  EXPECT_NE(text.find("a?[31m??\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("b?31m\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("c\xc3\x9b\xc2\xa0\xc2\n"), std::string::npos) << text;
 }
 
 TEST(PagePipe, APeerThatIsGoneIsAnErrorAndNoSignal) {
