@@ -79,6 +79,8 @@ void DataPath::discard() {
 // ---- arrival ----
 
 void DataPath::admit(std::unique_ptr<ClientRequest> arrived) {
+  if (const TimePoint now = clock_.steady(); arrived->transfers() && arrived->expired(now))
+    return refuse_expired(std::move(arrived), now);
   ClientRequest* request = arrived.release();
   FileOrder::Ready ready;
   TimePoint look_at = TimePoint::max();
@@ -104,6 +106,15 @@ void DataPath::admit(std::unique_ptr<ClientRequest> arrived) {
   wake_at(look_at);
   for (Ordered* entry : ready) start(static_cast<ClientRequest&>(*entry));
   pump();
+}
+
+// It has waited in its socket for memory.
+void DataPath::refuse_expired(std::unique_ptr<ClientRequest> arrived, TimePoint now) {
+  arrived->fail(wire::kExpired, kTooLate);
+  arrived->head.now = now;
+  reply(*arrived);
+  Lock lock(mutex_);
+  ++counts_.refused;
 }
 
 // Ids are numbers, not addresses, so that runs in the simulator do not depend on the memory allocator.
@@ -176,7 +187,7 @@ void DataPath::schedule(ClientRequest& request) {
 void DataPath::start_barrier(ClientRequest& request) {
   if (request.expired(clock_.steady())) {
     Lock lock(mutex_);
-    request.fail(wire::kExpired, "the deadline passed before the request was applied");
+    request.fail(wire::kExpired, kTooLate);
     Effects effects;
     ++counts_.refused;
     finish(request, effects);
@@ -219,20 +230,25 @@ void DataPath::abandon(ClientRequestList& requests, PulledPayloads& payloads) {
       ClientRequest& request = *next++;
       if (!request.transfers()) continue;
       if (request.payload != PayloadState::kHere) payload_lost(request);
-      for (std::size_t i = 0, count = request.extents.size(); i < count; ++i)
-        if (request.extents[i].request && dependencies_.scheduler->cancel(request.extents[i].id)) {
-          request.fail(ECANCELED, "the connection is gone");
-          const bool last = request.left == 1;
-          left_scheduler(request);
-          free_ids_.push_back(request.extents[i].id);
-          settle(request.extents[i], effects);
-          if (last) break;
-        }
+      cancel(request, {ErrorCode::kStopped, "the connection is gone", ECANCELED}, effects);
     }
     advance_payloads(effects);
   }
   carry_out(effects);
   pump();
+}
+
+// Its extents that wait in the scheduler. After the last extent of all, the request has ended.
+void DataPath::cancel(ClientRequest& request, const Error& why, Effects& effects) {
+  for (std::size_t i = 0, count = request.extents.size(); i < count; ++i)
+    if (request.extents[i].request && dependencies_.scheduler->cancel(request.extents[i].id)) {
+      request.fail(why.system, why.message);
+      const bool last = request.left == 1;
+      left_scheduler(request);
+      free_ids_.push_back(request.extents[i].id);
+      settle(request.extents[i], effects);
+      if (last) return;
+    }
 }
 
 // ---- dispatch ----
@@ -333,7 +349,7 @@ void DataPath::plan(EngineBatch& engine_batch, RequestExtent& extent, Effects& e
   if (batch.dropped)
     request.fail(wire::kStopping, "the node is shutting down; the request was not applied");
   else if (request.expired(clock_.steady()))
-    request.fail(wire::kExpired, "the deadline passed before the request was applied");
+    request.fail(wire::kExpired, kTooLate);
   if (request.head.status != wire::kOk) {
     ++counts_.refused;
     settle(extent, effects);
@@ -441,7 +457,7 @@ void DataPath::split(TransferOperation& transfer, std::size_t from, Effects& eff
   for (std::size_t i = from; i < transfer.extents.size(); ++i) {
     RequestExtent& extent = *transfer.extents[i];
     if (extent.request->expired(clock_.steady())) {
-      extent.request->fail(wire::kExpired, "the deadline passed before the request was applied");
+      extent.request->fail(wire::kExpired, kTooLate);
       settle(extent, effects);
       continue;
     }

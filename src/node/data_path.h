@@ -125,6 +125,8 @@ class DataPath : private CompletionSink {
     boost::container::small_vector<PullMessage, 2> pulls{};
   };
 
+  static constexpr const char* kTooLate = "the deadline passed before the request was applied";
+
   void completed(std::span<Operation* const> operations) override;
   void carry_out(Effects& effects);
   static void copy_joined_pages(std::span<Operation* const> operations);
@@ -135,6 +137,7 @@ class DataPath : private CompletionSink {
   void start_barrier(ClientRequest& request);
 
   RequestExtent& extent_of(const Request& scheduled) TUTTI_REQUIRES(mutex_) { return *extents_[scheduled.id]; }
+  void refuse_expired(std::unique_ptr<ClientRequest> arrived, TimePoint now);
   void assign_id(RequestExtent& extent) TUTTI_REQUIRES(mutex_);
 
   void dispatch();
@@ -171,6 +174,8 @@ class DataPath : private CompletionSink {
   static ClientRequest* find_pulled(ClientRequestList& requests, std::uint64_t tag);
   void retry_payloads();
   Progress look() TUTTI_REQUIRES(mutex_);
+  void cancel_expired(TimePoint now, Effects& effects) TUTTI_REQUIRES(mutex_);
+  void cancel(ClientRequest& request, const Error& why, Effects& effects) TUTTI_REQUIRES(mutex_);
   void report_progress();
 
   void wake_at(TimePoint when);

@@ -50,20 +50,36 @@ DataPath::Progress DataPath::look() {
   return progress;
 }
 
+// A request that is refused when it is dispatched has used the limits of its job. Its client sends it again: with many
+// such requests, a job with limits would not get on any more.
+void DataPath::cancel_expired(TimePoint now, Effects& effects) {
+  for (auto next = requests_.begin(); next != requests_.end();) {
+    ClientRequest& request = *next++;
+    if (!request.transfers() || request.payload != PayloadState::kHere || !request.expired(now)) continue;
+    const bool fine = request.head.status == wire::kOk;
+    cancel(request, {ErrorCode::kTimeout, kTooLate, wire::kExpired}, effects);
+    if (fine && request.head.status != wire::kOk) ++counts_.refused;
+  }
+}
+
 // Sets the timer again if there are requests.
 void DataPath::report_progress() {
   const TimePoint now = clock_.steady();
   std::optional<Progress> progress;
   TimePoint next{};
+  Effects effects;
   {
     Lock lock(mutex_);
     if (now >= next_look_) {
       progress = look();
+      cancel_expired(now, effects);
       next_look_ = unanswered_ > 0 ? now + dependencies_.look_interval : TimePoint::max();
     }
     next = next_look_;
   }
   wake_at(next);
+  carry_out(effects);
+  if (!effects.ready.empty()) pump();
   if (progress && dependencies_.progress) dependencies_.progress(*progress);
 }
 

@@ -270,5 +270,71 @@ TEST(HalfOpenConnections, OfAllNodesAreFoundTogether) {
   EXPECT_LE(took, 2 * kRequestTimeout + kFence);
 }
 
+// A job with a low limit, at nodes with little memory. If it has several processes, most of its writes wait in sockets,
+// and with them what its clients send to renew their deadlines.
+class LimitedJob : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kStripe = 64 << 10;
+
+  void start(const std::string& limits, std::size_t clients = 8) {
+    SimulatedCluster::Options options;
+    options.nodes = 3;
+    options.clients = clients;
+    options.cluster.request_timeout = 5s;
+    options.cluster.stripe_size = Bytes(kStripe);
+    options.node.node.write_buffers = 4_MiB;
+    options.node.node.policy = "fair";
+    options.node.node.policy_options = {{"limits", limits}};
+    cluster_ = std::make_unique<SimulatedCluster>(options);
+    for (std::size_t i = 0; i < clients; ++i) {
+      client_ = &cluster_->add_client({.application = 7, .name = "job"}, i);
+      client_->start([](const Result<void>&) {});
+      client_->async().open("x", {.write = true, .create = true}, [&](const Result<std::shared_ptr<OpenFile>>& opened) {
+        if (opened) files_.push_back(*opened);
+      });
+      run_until([&] { return files_.size() > i; });
+    }
+  }
+  ~LimitedJob() override { files_.clear(); }
+  void run_until(const std::function<bool()>& done) {
+    while (!done() && cluster_->simulator().run_next()) {
+    }
+  }
+  void write(std::size_t node, std::size_t count) {
+    for (std::uint64_t offset = 0; count > 0; offset += kStripe) {
+      if (locate(files_[0]->layout(), offset).target != node) continue;
+      files_[--count % files_.size()]->write({{offset, data_}},
+                                             [&](const Result<std::size_t>& done) { ++(done ? written_ : failed_); });
+    }
+  }
+  Duration wait_for_writes(std::size_t count) {
+    const Nanoseconds begin = cluster_->simulator().now();
+    run_until([&] { return written_ + failed_ == count; });
+    return Duration(cluster_->simulator().now() - begin);
+  }
+
+  const std::vector<std::byte> data_ = std::vector<std::byte>(kStripe);
+  std::unique_ptr<SimulatedCluster> cluster_;
+  SimulatedClient* client_ = nullptr;
+  std::vector<std::shared_ptr<OpenFile>> files_;  // the same one, of each client
+  std::size_t written_ = 0, failed_ = 0;
+};
+
+// Those that wait in a socket at their deadline are refused at once, and sent again.
+TEST_F(LimitedJob, WritesThatExpireInASocketDoNotUseTheLimit) {
+  start("*=10/s");
+  write(1, 250);
+  EXPECT_LT(wait_for_writes(250), 30s);
+  EXPECT_EQ(failed_, 0u);
+}
+
+// The writes that have memory wait longer than the request timeout.
+TEST_F(LimitedJob, WritesThatExpireInTheQueueDoNotUseTheLimit) {
+  start("*=3/s");
+  write(1, 100);
+  EXPECT_LT(wait_for_writes(100), 45s);
+  EXPECT_EQ(failed_, 0u);
+}
+
 }  // namespace
 }  // namespace tutti::sim
