@@ -231,7 +231,9 @@ void NodeLink::ping() {
     Lock lock(mutex_);
     if (!waiting_.empty()) return;
   }
-  send_until_timeout(make_silent_call(wire::HealthRequest{}));
+  auto call = make_silent_call(wire::HealthRequest{});
+  call->work = Work::kSync;  // it may wait behind writes: a node that reports progress is not lost
+  send_until_timeout(std::move(call));
 }
 
 TimePoint NodeLink::next_deadline() {

@@ -62,8 +62,8 @@ class NodeLink final : public net::Handler {
   bool is_up() const;
   // When the node last sent something, on Clock::steady(). TimePoint{}: the link is down.
   TimePoint heard() const;
-  // Sends a request that the node answers at once. Without an answer it is overdue as any call. Does nothing if calls
-  // wait for the node's limits.
+  // Sends a request that the node answers at once. Without an answer it is overdue as a sync: not while the node
+  // reports that it is at work. Does nothing if calls wait for the node's limits.
   void ping();
   // The call without a reply that was submitted first.
   struct Oldest {

@@ -300,6 +300,11 @@ class LimitedJob : public testing::Test {
     while (!done() && cluster_->simulator().run_next()) {
     }
   }
+  void run_for(Duration time) {
+    const Nanoseconds end = cluster_->simulator().now() + time.count();
+    cluster_->simulator().at(end, [] {});
+    run_until([&] { return cluster_->simulator().now() >= end; });
+  }
   void write(std::size_t node, std::size_t count) {
     for (std::uint64_t offset = 0; count > 0; offset += kStripe) {
       if (locate(files_[0]->layout(), offset).target != node) continue;
@@ -334,6 +339,20 @@ TEST_F(LimitedJob, WritesThatExpireInTheQueueDoNotUseTheLimit) {
   write(1, 100);
   EXPECT_LT(wait_for_writes(100), 45s);
   EXPECT_EQ(failed_, 0u);
+}
+
+// A ping waits in the socket behind the writes.
+TEST_F(LimitedJob, ABusyNodeIsNotLostBecauseOfAPing) {
+  start("*=3/s");
+  cluster_->network().forget_connections(cluster_->node(0).process());
+  write(0, 1);
+  run_for(4200ms);
+  write(1, 5);
+  run_for(700ms);
+  write(1, 100);
+  wait_for_writes(106);
+  EXPECT_EQ(failed_, 0u);
+  EXPECT_LE(cluster_->node(2).service().statistics({}).batches, 1u) << "a stand-in got writes of the busy node";
 }
 
 }  // namespace
