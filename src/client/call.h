@@ -75,6 +75,7 @@ struct Call {
   TimePoint deadline{};               // on Clock::steady(): the node does not apply it later
   std::uint64_t counted = 0;          // bytes that count against wire::Limits
   std::uint64_t credit = 0;           // used of wire::Limits::credit
+  std::uint64_t small = 0;            // bytes of a payload that needs no credit and was sent with the request
   bool awaits_pull = false;           // the node does not have the payload and has not asked for it
   bool pulled = false;                // the node asked for the payload
   bool unreadable = false;            // the memory of the payload cannot be read: repeating it would not help

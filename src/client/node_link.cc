@@ -12,6 +12,9 @@ namespace tutti {
 namespace {
 
 constexpr const char* kUnreadable = "the memory to write from cannot be read";
+// Of small payloads that are sent with their writes. If the node had no memory for more of them, they would wait in the
+// socket, and calls of other kinds behind them.
+constexpr std::uint64_t kSmallInFlight = net::Budget::kReserve;
 
 }  // namespace
 
@@ -94,12 +97,14 @@ bool NodeLink::fits(const Call& call) const {
 // Else the call is sent without its payload.
 bool NodeLink::may_send_payload(const Call& call) const {
   const auto needed = net::WriteMemory::credit_for(call.payload, limits_.small);
-  return needed == 0 || used_credit_ + needed <= limits_.credit;
+  if (needed == 0) return call.payload == 0 || sent_small_ + call.payload <= kSmallInFlight;
+  return used_credit_ + needed <= limits_.credit;
 }
 
 void NodeLink::release(const Call& call) {
   sent_bytes_ -= call.counted;
   used_credit_ -= call.credit;
+  sent_small_ -= call.small;
 }
 
 // Call after release(). The number of the last Credit, once the payloads beyond it are answered.
@@ -155,6 +160,7 @@ void NodeLink::transmit(Lock& lock, const CallPointer& call, TimePoint now) {
   call->pulled = false;
   call->counted = attempt.on_request ? 0 : call->bytes;
   call->credit = attempt.on_request ? 0 : net::WriteMemory::credit_for(call->payload, limits_.small);
+  call->small = attempt.on_request || call->credit > 0 ? 0 : call->payload;
   call->node = options_.index;
   call->tag = attempt.tag;
   call->instance = instance_;
@@ -170,6 +176,7 @@ void NodeLink::transmit(Lock& lock, const CallPointer& call, TimePoint now) {
   if (call->source_key != 0) known_files_.insert(call->source_key);  // forget() closes it
   sent_bytes_ += call->counted;
   used_credit_ += call->credit;
+  sent_small_ += call->small;
   const bool watch = !std::exchange(watched_, true);
   lock.unlock();
   if (watch) events_.watch(call->deadline);
@@ -418,7 +425,7 @@ void NodeLink::closed(const net::ConnectionPointer& connection, const Error& why
     unsent.assign(waiting_.begin(), waiting_.end());
     waiting_.clear();
     known_files_.clear();
-    sent_bytes_ = used_credit_ = 0;
+    sent_bytes_ = used_credit_ = sent_small_ = 0;
   }
   for (const CallPointer& call : unreadable) call->done(fail(ErrorCode::kIo, kUnreadable, EFAULT));
   events_.lost(options_.index, std::move(sent), std::move(unsent), why);

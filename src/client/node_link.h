@@ -127,6 +127,7 @@ class NodeLink final : public net::Handler {
   std::deque<CallPointer> waiting_ TUTTI_GUARDED_BY(mutex_);  // until the node's limits allow them
   std::uint64_t sent_bytes_ TUTTI_GUARDED_BY(mutex_) = 0;
   std::uint64_t used_credit_ TUTTI_GUARDED_BY(mutex_) = 0;
+  std::uint64_t sent_small_ TUTTI_GUARDED_BY(mutex_) = 0;             // bytes of payloads that need no credit
   std::optional<std::uint64_t> new_credit_ TUTTI_GUARDED_BY(mutex_);  // number of the last wire::Credit, until accepted
   net::PeerClock node_clock_ TUTTI_GUARDED_BY(mutex_);                // sampled from the Welcome and from replies
   TimePoint heard_ TUTTI_GUARDED_BY(mutex_);

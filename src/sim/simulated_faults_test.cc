@@ -341,6 +341,21 @@ TEST_F(LimitedJob, WritesThatExpireInTheQueueDoNotUseTheLimit) {
   EXPECT_EQ(failed_, 0u);
 }
 
+// Else they would wait in the socket behind the writes, without an end: those expire and are sent again.
+TEST_F(LimitedJob, NamesDoNotWaitBehindWrites) {
+  start("*=3/s", 1);
+  write(1, 100);
+  std::size_t created = 0, refused = 0;
+  for (int i = 0; i < 9; ++i)  // at all nodes
+    client_->async().open(std::to_string(i), {.write = true, .create = true, .exclusive = true},
+                          [&](const Result<std::shared_ptr<OpenFile>>& done) { ++(done ? created : refused); });
+  run_for(100ms);
+  EXPECT_EQ(created, 9u);
+  EXPECT_EQ(refused, 0u);
+  EXPECT_LT(wait_for_writes(100), 45s);
+  EXPECT_EQ(failed_, 0u);
+}
+
 // A ping waits in the socket behind the writes.
 TEST_F(LimitedJob, ABusyNodeIsNotLostBecauseOfAPing) {
   start("*=3/s");
