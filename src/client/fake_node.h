@@ -92,6 +92,11 @@ class FakeNode final : public net::Handler {
     std::lock_guard lock(mutex_);
     return held_.size();
   }
+  std::size_t held(wire::Type type) {
+    std::lock_guard lock(mutex_);
+    return static_cast<std::size_t>(
+        std::ranges::count_if(held_, [&](const Held& one) { return one.message.header.type == type; }));
+  }
   std::size_t most_held() {
     std::lock_guard lock(mutex_);
     return most_held_;
