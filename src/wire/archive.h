@@ -211,7 +211,7 @@ class Reader : public Archive<Reader> {
     require(size <= most, field, "is too long");
     if (size > rest_.size()) mistake(field, "is cut off");
     if (!good()) return;
-    if (size > 0) value.assign(reinterpret_cast<const char*>(rest_.data()), size);
+    value.assign(size > 0 ? reinterpret_cast<const char*>(rest_.data()) : "", size);
     rest_ = rest_.subspan(size);
   }
   void raw(void* data, std::size_t size, const char* field) {

@@ -212,6 +212,14 @@ TEST(Wire, ExtentsPast2To63AreRefused) {
   EXPECT_FALSE(decodes({0, kMaxPayload + 1}));
 }
 
+TEST(Wire, OptionsWithoutAValueAreEmpty) {
+  const PolicySetRequest request{.policy = "fair", .options = {{"limits", "7=1MB"}, {"weights", ""}}};
+  const auto frame = encode(request, {});
+  const auto decoded = decode<PolicySetRequest>(header_of(frame), body_of(frame));
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->options, request.options);
+}
+
 TEST(Wire, AWriteWithAPayloadOfAnotherSizeIsRefused) {
   const std::vector<std::byte> payload(10);
   const auto frame = encode(WriteRequest{.extents = {{0, 5}, {9, 6}}}, {.payload = payload});
