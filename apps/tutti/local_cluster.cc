@@ -155,7 +155,10 @@ void NodeStop::begin(bool at_once) {
 
 // A node closes its connections when it has answered all requests.
 bool NodeStop::has_ended() {
-  if (holder_.process > 0) return PidFile::holder(pid_file_).process != holder_.process;
+  if (holder_.process > 0) {
+    const PidFile::Holder now = PidFile::holder(pid_file_);
+    return !now.held || (now.process > 0 && now.process != holder_.process);
+  }
   const auto health = control_->health();
   if (health || health.error().code == ErrorCode::kTimeout) return false;
   return !holder_.held || !PidFile::holder(pid_file_).held;

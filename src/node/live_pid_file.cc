@@ -95,7 +95,11 @@ Result<std::unique_ptr<PidFile>> PidFile::take(const std::string& path) {
 PidFile::Holder PidFile::holder(const std::string& path) {
   Holder holder;
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) return holder;
+  if (!file) {
+    holder.held = errno != ENOENT && errno != ENOTDIR;
+    if (holder.held) holder.not_here = fmt::format("{}: {}", path, std::strerror(errno));
+    return holder;
+  }
   holder.held = flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   if (!holder.held) return holder;
   char text[256] = {};

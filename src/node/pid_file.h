@@ -21,7 +21,7 @@ class PidFile {
  public:
   // The process that has the lock.
   struct Holder {
-    bool held = false;     // by some process
+    bool held = false;     // by some process, or the file cannot be opened to see that
     pid_t process = -1;    // that process, if it is certain that it runs here
     Descriptor handle;     // a pidfd: it never refers to a later process with the same id
     std::string not_here;  // if held and process is -1: why

@@ -59,6 +59,15 @@ TEST_F(MistakesTest, AnotherUserCannotLockThePidFileOfANode) {
   EXPECT_THAT(locked.output, HasSubstr("ermission denied"));
 }
 
+// Such as one of another user, or while no descriptor is free.
+TEST_F(MistakesTest, ANodeWhosePidFileCannotBeOpenedMayBeRunning) {
+  fs::create_symlink("loop", base_ / "loop");  // also root cannot open it
+  const PidFile::Holder holder = PidFile::holder(base_ / "loop");
+  EXPECT_TRUE(holder.held);
+  EXPECT_THAT(holder.not_here, HasSubstr("symbolic links"));
+  EXPECT_FALSE(PidFile::holder(base_ / "none").held);
+}
+
 TEST_F(MistakesTest, ARestartStartsTheNodesThatItHasStopped) {
   up("--nodes 3");
   // The third node belongs to root, and the cluster to another user, who may not stop it.
