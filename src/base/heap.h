@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/prefetch.h"
+
 namespace tutti {
 
 struct IgnoreMoves {
@@ -41,6 +43,20 @@ class Heap {
     const Entry last = entries_.back();
     entries_.pop_back();
     if (index < entries_.size()) replace(index, last);
+  }
+  // Prefetches the first and last entries, which push() and pop() need. The heap is not empty.
+  void expect() const {
+    prefetch_bytes(&top(), 5 * sizeof(Entry));
+    prefetch_line(&entries_[(entries_.size() - 1) / 4]);
+    prefetch_line(&entries_.back());
+    prefetch_line(&entries_.back() + 1);
+  }
+  // Prefetches the entries `level` levels below the top, at least 2, that pop() will compare. The levels above should
+  // be in the cache.
+  void expect_level(unsigned level) const {
+    std::size_t first = 1;
+    for (; level > 1 && first < entries_.size(); --level) first = 4 * least_child(first) + 1;
+    if (first < entries_.size()) prefetch_bytes(&entries_[first], 4 * sizeof(Entry));
   }
   template <typename Gone>
   void erase_if(const Gone& gone) {

@@ -103,7 +103,7 @@ class Device {
 
   void reserve(std::size_t in_service) { in_service_.reserve(in_service); }
   // Prefetches what next_finish() and pop_finished() will need.
-  void expect() const { prefetch_line(in_service_.data()); }
+  void expect() const { prefetch_bytes(in_service_.data(), 2 * 64); }
   // The tag of the request that will finish first; nothing if none is in service.
   std::optional<std::uint64_t> next_tag() const {
     return in_service_.empty() ? std::nullopt : std::optional(in_service_.front().tag);

@@ -89,8 +89,9 @@ class LazyHeap {
   // Prefetches the first items, and where the next one will be.
   void expect() const {
     if (const Entry* entry = ascending_.peek(0)) prefetch_line(entry), prefetch_line(&ascending_.back() + 1);
-    if (!heap_.empty()) prefetch_line(&heap_.top());
+    if (!heap_.empty()) heap_.expect();
   }
+  void expect_level(unsigned level) const { heap_.expect_level(level); }  // as Heap
 
   // Drops items that no longer count once they outnumber the `live` ones, so that cancelling costs no memory.
   template <typename Counts>
@@ -163,9 +164,11 @@ class SlotHeap {
   }
   void clear() { heap_.clear(); }
   void expect() const { heap_.expect(); }
-  // Prefetches the first request. Its place in the heap should be in the cache.
-  void expect_front(const RequestStore& store) const {
-    if (const SlotVersion* version = heap_.peek(0)) store.expect(version->slot);
+  void expect_level(unsigned level) const { heap_.expect_level(level); }
+  // The slot with the smallest key; kNoSlot: there is none. The request may have left.
+  Slot likely_top() const {
+    const SlotVersion* stamp = heap_.peek(0);
+    return stamp ? stamp->slot : kNoSlot;
   }
 
  private:

@@ -50,8 +50,8 @@ class IdIndex {
     if (block->vacant()) blocks_.erase(block);
   }
 
-  // Prefetches what find() or erase() will need.
-  void prefetch(RequestId id) const { blocks_.prefetch(mix(id / kIds)); }
+  // Prefetches what find() or erase() will need, which is seldom more than two cache lines.
+  void prefetch(RequestId id, std::size_t lines = 1) const { blocks_.prefetch(mix(id / kIds), lines); }
 
  private:
   static constexpr std::size_t kIds = 4;  // in a block

@@ -67,8 +67,11 @@ class Policy {
   // Prefetches what add() of this request (nullptr: none arrives) and next() will need. Optional. A caller with many
   // policies, whose state is in no cache, calls it some time before, with one step after the other, because each step
   // reads what the one before has loaded. The first line of the policy itself should be in the cache.
-  static constexpr unsigned kPrefetchSteps = 3;
-  virtual void prefetch(const Request* /*arriving*/, unsigned /*step*/) const {}
+  static constexpr unsigned kPrefetchSteps = 5;
+  virtual void prefetch(const Request* /*arriving*/, unsigned /*step*/) {}
+  // The request that next() will probably return, or one that has left; nullptr: not easily told. It is in the cache
+  // after step 2.
+  virtual const Request* likely_next() const { return nullptr; }
 
   virtual std::size_t waiting() const = 0;
   // Removes and returns everything that waits, in order of arrival.

@@ -47,6 +47,12 @@ class Pool {
     if (index_.empty() && things_.size() > kKept) release(things_), release(free_);
   }
 
+  // Prefetches what open() will need.
+  void expect(const Key& key) const {
+    index_.prefetch(Tagged{key});
+    prefetch_line(things_.data() + things_.size());
+  }
+
   // Valid until the next open().
   Thing& operator[](Number number) { return things_[number]; }
   const Thing& operator[](Number number) const { return things_[number]; }

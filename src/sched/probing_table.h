@@ -80,8 +80,8 @@ class ProbingTable {
   }
 
   // Prefetches what find() or erase() will need.
-  void prefetch(std::size_t home) const {
-    if (size_ > 0) prefetch_line(&entries_[home & mask()]);
+  void prefetch(std::size_t home, std::size_t lines = 1) const {
+    if (size_ > 0) prefetch_bytes(&entries_[home & mask()], 64 * lines);
   }
 
  private:

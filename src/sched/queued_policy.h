@@ -47,6 +47,11 @@ class QueuedPolicy : public Policy {
   void take(Slot slot);
   Decision dispatch() const { return Dispatch{Batch{batch_, arrived_}}; }
   const std::vector<Request>& batch() const { return batch_; }
+  // Prefetches where take() will put a request.
+  void expect_take() const {
+    prefetch_bytes(batch_.data(), sizeof(Request));
+    prefetch_line(arrived_.data());
+  }
 
   RequestStore store_;
 

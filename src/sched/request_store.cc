@@ -14,7 +14,7 @@ Slot RequestStore::add(const Request& request, TimePoint now) {
   if (free_ == kNoSlot) grow();
   const Slot slot = free_;
   Entry& entry = this->entry(slot);
-  ids_.prefetch(request.id + 8);  // of those that will probably come soon
+  if (!caller_prefetches_) ids_.prefetch(request.id + 8);  // of those that will probably come soon
   if (!ids_.insert(request.id, slot)) return kNoSlot;
   entry.request = request;
   free_ = entry.links.next;

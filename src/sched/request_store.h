@@ -61,10 +61,16 @@ class RequestStore {
   Links& links(Slot slot) { return entry(slot).links; }
   // The number of the request's account, for policies that have accounts and no SlotList.
   std::uint32_t& account(Slot slot) { return entry(slot).links.previous; }
+  std::uint32_t account(Slot slot) const { return entry(slot).links.previous; }
+
+  // The caller of the policy prefetches (Policy::prefetch()). Then this object does not: with many policies, what it
+  // loads for later calls is out of the cache before they come.
+  void caller_prefetches() { caller_prefetches_ = true; }
 
   // Prefetches what the dispatch of these requests will touch: of `later` the request itself, of `soon`, which was
   // `later` in an earlier call, the rest. Either may be null.
   void expect(const SlotVersion* soon, const SlotVersion* later) const {
+    if (caller_prefetches_) return;
     if (soon && holds(*soon)) ids_.prefetch(request(soon->slot).id);
     if (later) expect(later->slot);
   }
@@ -74,11 +80,13 @@ class RequestStore {
     prefetch_line(&entry(slot).arrived);
   }
 
+  void expect_removal(Slot slot) const { ids_.prefetch(request(slot).id, 2); }  // after expect(slot)
+
   // Prefetches what add() and the next removal will need, some time before expect(free_slot()).
   void expect_tables(const Request* arriving) const {
     prefetch_line(chunks_.data());
     if (!arriving) return;
-    ids_.prefetch(arriving->id);
+    ids_.prefetch(arriving->id, 2);
     if (!arrivals_.empty()) prefetch_line(&arrivals_.back());
   }
   Slot free_slot() const { return free_; }  // that add() will use; kNoSlot: a new one
@@ -118,6 +126,7 @@ class RequestStore {
   std::vector<std::unique_ptr<Entry[], FreeBlock>> blocks_;  // single chunks first, then huge pages
   std::vector<Entry*> chunks_;
   Slot free_ = kNoSlot;
+  bool caller_prefetches_ = false;
   IdIndex ids_;
   boost::circular_buffer<Arrival, HugePageAllocator<Arrival>>
       arrivals_;  // in order of arrival; those of requests that left are stale

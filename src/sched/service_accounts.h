@@ -64,11 +64,17 @@ class ServiceAccounts {
   }
   std::size_t size() const { return accounts_.size(); }
 
-  // Prefetches what arrived() and served() will need: first this object and the hint, then the account.
+  // Prefetches what arrived() and served() will need: first this object and the hint, then the account and its place in
+  // the index.
   void expect() const { prefetch_bytes(this, sizeof(*this) - sizeof(hints_)); }
   void expect_hint(const Stamp& stamp) const { prefetch_line(&hint_of(key_of(stamp))); }
   void expect_account(const Stamp& stamp) const {
-    if (const std::uint32_t hint = hint_of(key_of(stamp)); hint < most_) prefetch_line(&accounts_[hint]);
+    const AccountKey key = key_of(stamp);
+    expect_account(hint_of(key));
+    accounts_.expect(key);
+  }
+  void expect_account(Number number) const {
+    if (number < most_) prefetch_line(&accounts_[number]);
   }
 
  private:

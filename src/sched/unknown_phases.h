@@ -85,7 +85,8 @@ class UnknownPhases {
         this, static_cast<std::size_t>(reinterpret_cast<const char*>(&looked_) - reinterpret_cast<const char*>(this)));
   }
   void expect() const { by_issue_.expect(); }
-  void expect_front() const { by_issue_.expect_front(store_); }
+  void expect_level(unsigned level) const { by_issue_.expect_level(level); }  // as Heap
+  Slot likely_next() const { return by_issue_.likely_top(); }                 // kNoSlot: not easily told
 
  private:
   // A phase's position in a backlog: the level of what it has attained, then its start.

@@ -50,7 +50,7 @@ struct Event {
 // Not thread-safe.
 class EventQueue {
  public:
-  static constexpr std::size_t kAhead = 16;  // events that peek() can see
+  static constexpr std::size_t kAhead = 18;  // events that peek() can see
 
   bool empty() const { return first_ == near_.size(); }
   std::size_t size() const { return near_.size() - first_ + in_buckets_; }

@@ -109,9 +109,11 @@ Outcome FastSimulation::run() {
   driver_.start();
 
   constexpr std::uint64_t kProgressEvery = 1 << 18;
+  constexpr std::size_t kMany = 256;  // stations; fewer fit into the caches
+  const bool looks_ahead = stations_.size() >= kMany && scenario_.forwarding.count == 0;
   while (driver_.running() > 0 && !events_.empty()) {
     const Event event = events_.pop();
-    look_ahead();
+    if (looks_ahead) look_ahead();
     if (event.time > scenario_.limit.count()) break;
     now_ = event.time;
     handle(event);

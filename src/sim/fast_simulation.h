@@ -128,12 +128,14 @@ class FastSimulation final : private Applications::Backend {
   void schedule(Nanoseconds at, EventKind kind, EventQueue::Operands operands) { events_.push(at, kind, operands); }
   void collect_stuck();
   // Prefetching (fast_simulation_ahead.cc).
-  void look_ahead() const;
+  void look_ahead();
   const Request* next_finished(std::uint32_t station) const;
   void expect_station(const Event& event) const;
   void expect_batch(std::uint32_t station) const;
   void expect_answer(std::uint32_t station) const;
-  void expect_policy(const Event& event, unsigned step) const;
+  static void expect(const ServerMessage& message);
+  void expect_message(RequestId id) const;
+  void expect_policy(const Event& event, unsigned step);
 
   // Operations of the applications (fast_simulation_clients.cc).
   Nanoseconds now() const override { return now_; }

@@ -6,29 +6,27 @@
 
 namespace tutti::sim {
 
-void FastSimulation::look_ahead() const {
-  constexpr std::size_t kMany = 256;  // stations; fewer fit into the caches
-  if (stations_.size() < kMany || scenario_.forwarding.count > 0) return;
+void FastSimulation::look_ahead() {
   const auto arrives = [](const Event& event) { return event.kind() == EventKind::kMessage; };
   const auto finishes = [](const Event& event) { return event.kind() == EventKind::kFinish; };
-  if (const Event* event = events_.peek(15)) {
+  if (const Event* event = events_.peek(17)) {
     if (arrives(*event)) prefetch_bytes(&operations_[event->a], sizeof(SimulatedOperation));
     if (finishes(*event)) stations_[event->a].expect();
   }
-  if (const Event* event = events_.peek(13)) {
-    if (arrives(*event)) prefetch_line(&operations_[event->a].messages[event->b]);
+  if (const Event* event = events_.peek(15)) {
+    if (arrives(*event)) expect(operations_[event->a].messages[event->b]);
     if (finishes(*event)) stations_[event->a].expect_content();
   }
-  if (const Event* event = events_.peek(11)) {
+  if (const Event* event = events_.peek(13)) {
     if (arrives(*event)) expect_station(*event);
     if (finishes(*event)) expect_batch(event->a);
   }
-  if (const Event* event = events_.peek(9)) {
+  if (const Event* event = events_.peek(11)) {
     if (arrives(*event)) stations_[operations_[event->a].messages[event->b].server].expect_content();
     if (finishes(*event)) expect_answer(event->a);
   }
   for (unsigned step = 0; step < Policy::kPrefetchSteps; ++step)
-    if (const Event* event = events_.peek(7 - 2 * step)) expect_policy(*event, step);
+    if (const Event* event = events_.peek(9 - 2 * step)) expect_policy(*event, step);
 }
 
 void FastSimulation::expect_station(const Event& event) const {
@@ -54,12 +52,28 @@ void FastSimulation::expect_batch(std::uint32_t index) const {
 void FastSimulation::expect_answer(std::uint32_t index) const {
   const Request* const request = next_finished(index);
   if (!request || (request->id & kForwarded) != 0) return;
-  const SimulatedOperation& operation = operations_[slot_of(request->id)];
-  if (request_of(request->id) < operation.messages.size()) prefetch_line(&operation.messages[request_of(request->id)]);
+  expect_message(request->id);
 }
 
-void FastSimulation::expect_policy(const Event& event, unsigned step) const {
-  if (event.kind() == EventKind::kFinish) return stations_[event.a].policy().prefetch(nullptr, step);
+// It can be in two cache lines.
+void FastSimulation::expect(const ServerMessage& message) {
+  prefetch_line(&message);
+  prefetch_line(&message.payload);
+}
+
+void FastSimulation::expect_message(RequestId id) const {
+  const SimulatedOperation& operation = operations_[slot_of(id)];
+  if (request_of(id) < operation.messages.size()) expect(operation.messages[request_of(id)]);
+}
+
+void FastSimulation::expect_policy(const Event& event, unsigned step) {
+  if (event.kind() == EventKind::kFinish) {
+    Policy& policy = stations_[event.a].policy();
+    policy.prefetch(nullptr, step);
+    const Request* const next = step == 3 ? policy.likely_next() : nullptr;
+    if (next) expect_message(next->id);
+    return;
+  }
   if (event.kind() != EventKind::kMessage) return;
   const SimulatedOperation& operation = operations_[event.a];
   const ServerMessage& message = operation.messages[event.b];

@@ -48,7 +48,7 @@ bool FastSimulation::admit(std::uint32_t slot, std::uint32_t number) {
   const bool write = operation.direction == Direction::kWrite;
   const bool payload = write && message.payload == ServerMessage::Payload::kSent;
   if (payload && !message.memory && !station.write_memory.take(memory_of(message.bytes))) {
-    station.starved_writes.push_back({slot, number});
+    station.starved_writes.push({slot, number});
     return false;
   }
   message.memory = payload;
@@ -114,7 +114,7 @@ void FastSimulation::pump(std::uint32_t index) {
     } else if (find_memory(index, ticket))
       handle_batch(index, ticket);
     else {
-      station.starved_reads.push_back(ticket);
+      station.starved_reads.push(ticket);
       station.set_aside(ticket);
     }
   }
@@ -229,15 +229,15 @@ void FastSimulation::retry_starved(std::uint32_t index) {
   pull_payloads(index);
   for (std::size_t count = station.starved_reads.size(); count > 0; --count) {
     const std::uint32_t ticket = station.starved_reads.front();
-    station.starved_reads.pop_front();
+    station.starved_reads.pop();
     if (find_memory(index, ticket))
       handle_batch(index, ticket);
     else
-      station.starved_reads.push_back(ticket);
+      station.starved_reads.push(ticket);
   }
   for (std::size_t count = station.starved_writes.size(); count > 0; --count) {
     const Station::WaitingMessage next = station.starved_writes.front();
-    station.starved_writes.pop_front();
+    station.starved_writes.pop();
     message_arrives(next.slot, next.message);
   }
 }

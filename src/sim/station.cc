@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/station.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/prefetch.h"
@@ -42,15 +43,14 @@ const Station::BatchInFlight& Station::finish(std::uint32_t number, Nanoseconds 
 }
 
 void Station::expect() const {
-  prefetch_bytes(&write_memory, 3 * sizeof(net::Budget));
-  const auto* begin = reinterpret_cast<const char*>(&thread_free);
+  const auto* begin = reinterpret_cast<const char*>(&write_memory);
   prefetch_bytes(begin, static_cast<std::size_t>(reinterpret_cast<const char*>(this + 1) - begin));
 }
 
 void Station::expect_content() const {
   device_.expect();
   prefetch_line(policy_.get());
-  prefetch_line(batches_.data());
+  prefetch_bytes(batches_.data(), std::min<std::size_t>(batches_.size(), 4) * sizeof(BatchInFlight));
   prefetch_line(free_.data());
 }
 

@@ -2,7 +2,6 @@
 // A server or forwarding node of the fast simulation: a policy and the batches in flight to the device or to servers.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "engine/device.h"
 #include "net/admission.h"
 #include "node/file_order.h"
+#include "sched/heaps.h"
 #include "sched/policy.h"
 #include "sim/network.h"
 #include "sim/page_cache.h"
@@ -83,7 +83,9 @@ class Station {
   PageCache cache;         // of a server
   WriteCache write_cache;  // of a server
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>>
-      waiting;  // tickets that wait for the read of another ticket
+      waiting;                                         // tickets that wait for the read of another ticket
+  std::unordered_map<FileId, node::FileOrder> orders;  // of files that are synced
+  // From here on: what most events need, which expect() loads.
   // Messages, and dispatched batches, that wait for memory because of the node's limits.
   struct WaitingMessage {
     std::uint32_t slot = 0;
@@ -92,16 +94,15 @@ class Station {
   net::Budget write_memory, pulled_memory, read_memory;
   std::vector<std::uint32_t> without_payload;  // tickets that wait for payloads, in order of dispatch
   std::size_t memory_behind = 0;  // messages with memory for a pulled payload that have requests in the policy
-  std::deque<WaitingMessage> starved_writes;
-  std::deque<std::uint32_t> starved_reads;             // tickets
-  bool retrying = false;                               // a kWake to retry them is scheduled
-  std::unordered_map<FileId, node::FileOrder> orders;  // of files that are synced
-  Nanoseconds thread_free = 0;                         // when the thread of the server is free
-  std::vector<std::uint32_t> handled_late;             // tickets whose handling ended while the server was stopped
+  RunQueue<WaitingMessage> starved_writes;
+  RunQueue<std::uint32_t> starved_reads;    // tickets
+  std::vector<std::uint32_t> handled_late;  // tickets whose handling ended while the server was stopped
+  Nanoseconds thread_free = 0;              // when the thread of the server is free
+  Nanoseconds wake_at = -1;                 // a scheduled kWake; -1: none
+  Duration skew{};                          // this station's clock minus true time
   bool stopped = false;
   bool finish_scheduled = false;
-  Duration skew{};           // this station's clock minus true time
-  Nanoseconds wake_at = -1;  // a scheduled kWake; -1: none
+  bool retrying = false;  // a kWake to retry those that wait for memory is scheduled
 
  private:
   static constexpr unsigned kUsualDepth = 16;

@@ -113,7 +113,7 @@ class Concert final : public QueuedPolicy {
     return {.stretch = options.integer("stretch"), .run = options.bytes("run"), .seek = options.bytes("seek")};
   }
 
-  void prefetch(const Request* arriving, unsigned step) const override {
+  void prefetch(const Request* arriving, unsigned step) override {
     if (step == 0) {
       const auto* begin = reinterpret_cast<const char*>(this);
       prefetch_bytes(begin, static_cast<std::size_t>(reinterpret_cast<const char*>(&unknown_) - begin));
@@ -123,16 +123,29 @@ class Concert final : public QueuedPolicy {
       accounts_.expect_hint(arriving->stamp);
       accuracy_.expect(arriving->stamp);
     } else if (step == 1) {
+      store_.caller_prefetches();
       store_.expect_tables(arriving);
       if (arriving) accounts_.expect_account(arriving->stamp);
       unknown_.expect();
       known_.expect();
       oldest_.expect();
       turns_.expect();
-    } else {
-      if (arriving) store_.expect(store_.free_slot());
-      unknown_.expect_front();
+    } else if (!arriving) {
+      expect_next(step);
+    } else if (step == 2) {
+      store_.expect(store_.free_slot());
     }
+  }
+  void expect_next(unsigned step) const {
+    unknown_.expect_level(step);
+    const Slot next = unknown_.likely_next();
+    if (next == kNoSlot) return;
+    if (step == 2) store_.expect(next), expect_take();
+    if (step == 3) store_.expect_removal(next), accounts_.expect_account(store_.account(next));
+  }
+  const Request* likely_next() const override {
+    const Slot next = unknown_.likely_next();
+    return next == kNoSlot ? nullptr : &store_.request(next);
   }
 
   void enqueue(Slot slot) override {
@@ -342,12 +355,12 @@ class Concert final : public QueuedPolicy {
   OldestShare first_share_;         // of the request that arrived first, while both kinds wait
   Slot first_ = kNoSlot;            // that request; kNoSlot: not looked for
   std::int64_t first_cost_ = 0;
+  std::unique_ptr<ExpectedPhaseSizes> expected_;  // nullptr: no sizes are expected
   UnknownPhases unknown_;
   // Large, and therefore last: what most calls need is close together.
   ServiceAccounts accounts_;
   AnnouncementAccuracy accuracy_;
   const std::string prediction_;
-  std::unique_ptr<ExpectedPhaseSizes> expected_;  // nullptr: no sizes are expected
 };
 
 // Of phases of unknown size, and of what applications had.
