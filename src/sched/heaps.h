@@ -167,8 +167,8 @@ class SlotHeap {
   void expect_level(unsigned level) const { heap_.expect_level(level); }
   // The slot with the smallest key; kNoSlot: there is none. The request may have left.
   Slot likely_top() const {
-    const SlotVersion* stamp = heap_.peek(0);
-    return stamp ? stamp->slot : kNoSlot;
+    const SlotVersion* version = heap_.peek(0);
+    return version ? version->slot : kNoSlot;
   }
 
  private:
