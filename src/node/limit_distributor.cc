@@ -12,34 +12,52 @@ void LimitDistributor::Bucket::fill(const Flow& flow, TimePoint now) {
   unassigned += std::min(rate, flow.rate) * seconds;  // since when the rate has changed is not known
   rate = flow.rate;
   filled = now;
-  double waiting = 0;
   for (auto asker = askers.begin(); asker != askers.end();) {
-    if (asker->second.asked + kAsksWithin < now || asker->second.waiting == 0) {
-      unassigned += asker->second.entitled;
-      asker = askers.erase(asker);
-    } else {
-      waiting += (asker++)->second.waiting;
+    const bool lapsed = asker->second.asked + kAsksWithin < now;
+    double& entitled = asker->second.entitled;
+    const double useful = lapsed ? 0 : asker->second.waiting;
+    // What a node does not need is for others. It keeps its own debts until it lapses.
+    if (lapsed || entitled > useful) unassigned += std::exchange(entitled, useful) - useful;
+    asker = useful == 0 && entitled == 0 ? askers.erase(asker) : std::next(asker);
+  }
+  if (const double all = sum(); all > flow.burst) unassigned -= all - flow.burst;
+  assign();
+}
+
+// In proportion to what waits, but to no node more than that: the surplus of a round is for the other nodes.
+void LimitDistributor::Bucket::assign() {
+  constexpr int kRounds = 4;  // a surplus after the last one is assigned with the next request
+  for (int round = 0; round < kRounds; ++round) {
+    double waiting = 0;
+    for (const auto& [node, asker] : askers)
+      if (unassigned < 0 || asker.entitled < asker.waiting) waiting += asker.waiting;
+    if (waiting == 0 || unassigned == 0) return;
+    const double assigned = std::exchange(unassigned, 0);
+    for (auto& [node, asker] : askers) {
+      if (assigned > 0 && asker.entitled >= asker.waiting) continue;
+      asker.entitled += assigned * asker.waiting / waiting;
+      if (assigned < 0 || asker.entitled <= asker.waiting) continue;
+      unassigned += std::exchange(asker.entitled, asker.waiting) - asker.waiting;
     }
   }
+}
+
+double LimitDistributor::Bucket::sum() const {
   double all = unassigned;
   for (const auto& [node, asker] : askers) all += asker.entitled;
-  if (all > flow.burst) unassigned -= all - flow.burst;
-  if (waiting == 0) return;
-  const double assigned = std::exchange(unassigned, 0);
-  for (auto& [node, asker] : askers) asker.entitled += assigned * asker.waiting / waiting;
+  return all;
 }
 
 std::uint64_t LimitDistributor::Bucket::grant(std::size_t node, std::uint64_t wanted, std::uint64_t next) {
   Asker& own = askers[node];
-  double all = unassigned, most = own.entitled;
-  for (const auto& [other, asker] : askers) {
-    all += asker.entitled;
-    most = std::max(most, asker.entitled);
-  }
-  const auto paid = static_cast<std::uint64_t>(std::clamp(std::floor(own.entitled), 0.0, 0x1p62));
+  double most = own.entitled;
+  for (const auto& [other, asker] : askers) most = std::max(most, asker.entitled);
+  const double all = sum();
+  const auto paid = static_cast<std::uint64_t>(std::clamp(std::floor(std::min(own.entitled, all)), 0.0, 0x1p62));
   std::uint64_t granted = std::min(wanted, paid);
   if (granted < next && all >= 0 && own.entitled >= most) granted = next;
   own.entitled -= static_cast<double>(granted);
+  own.waiting = std::max(0.0, own.waiting - static_cast<double>(granted));
   return granted;
 }
 
@@ -52,9 +70,7 @@ void LimitDistributor::Bucket::start_empty(TimePoint now) {
 }
 
 bool LimitDistributor::Bucket::overdrawn(TimePoint now) const {
-  double all = unassigned + rate * std::chrono::duration<double>(now - filled).count();
-  for (const auto& [node, asker] : askers) all += asker.entitled;
-  return all < 0;
+  return sum() + rate * std::chrono::duration<double>(now - filled).count() < 0;
 }
 
 std::vector<LimitGrant> LimitDistributor::ask(std::size_t node, std::span<const LimitDemand> demands, Duration burst,

@@ -13,11 +13,11 @@
 namespace tutti::node {
 
 // Each limit is a bucket that is filled at the limit's rate, times the part of the cluster's shares that this
-// distributor has. Nodes with waiting requests are entitled to what flows in, in proportion to what waits. A node gets
-// what it is entitled to. If that is less than its next request, it gets the whole request once the bucket is not
-// overdrawn and no node is entitled to more. So in any time t all nodes together get at most
+// distributor has. Nodes with waiting requests are entitled to what flows in, in proportion to what waits, but to no
+// more than that. While the bucket is not overdrawn, a node gets what it is entitled to. If that is less than its next
+// request, it gets the whole request if no node is entitled to more. So in any time t all nodes together get at most
 //   rate * (t + burst) + the largest request.
-// Unused entitlements and returned grants are kept in the bucket, up to a burst. Not thread-safe.
+// What no node needs and returned grants are kept in the bucket, up to a burst. Not thread-safe.
 class LimitDistributor {
  public:
   // Of `nodes` equal shares of every limit, this distributor has `counted`.
@@ -39,8 +39,8 @@ class LimitDistributor {
 
   struct Asker {
     TimePoint asked{};
-    double waiting = 0;
-    double entitled = 0;
+    double waiting = 0;   // and not granted
+    double entitled = 0;  // less than 0: it owes this for a request that was granted as a whole
   };
   // Bytes or requests of one limit.
   struct Bucket {
@@ -53,6 +53,8 @@ class LimitDistributor {
       double rate = 0, burst = 0;
     };
     void fill(const Flow& flow, TimePoint now);
+    void assign();
+    double sum() const;  // less than 0: overdrawn
     void start_empty(TimePoint now);
     std::uint64_t grant(std::size_t node, std::uint64_t wanted, std::uint64_t next);
     bool overdrawn(TimePoint now) const;

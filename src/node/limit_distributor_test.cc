@@ -24,7 +24,7 @@ std::uint64_t ask(LimitDistributor& distributor, std::size_t node, const LimitDe
 
 // Any demands of any nodes, at any times.
 TEST(LimitDistributor, NeverGrantsMoreThanTheStatedBound) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Prng prng(seed);
     LimitDistributor distributor;
     constexpr std::uint64_t kRate = 1'000'000, kLargest = 100'000;
@@ -34,7 +34,7 @@ TEST(LimitDistributor, NeverGrantsMoreThanTheStatedBound) {
       now += Duration(static_cast<std::int64_t>(prng.below(5'000'000)));
       const std::uint64_t next = prng.below(kLargest) + 1;
       const std::uint64_t waiting = next + prng.below(1'000'000);
-      granted.emplace_back(now, ask(distributor, prng.below(4), bytes(kRate, waiting, next), now));
+      granted.emplace_back(now, ask(distributor, prng.below(seed), bytes(kRate, waiting, next), now));
     }
     for (std::size_t first = 0; first < granted.size(); first += 29) {
       double sum = 0;
@@ -109,6 +109,18 @@ TEST(LimitDistributor, StartsEmptyWhenItHasSharesAgain) {
   }
   EXPECT_LE(granted, kRate + kRate / 20 + 1000);
   EXPECT_GE(granted, kRate * 8 / 10);
+}
+
+// Nodes that were granted all that waited there, and do not ask again, are entitled to nothing more.
+TEST(LimitDistributor, WhatANodeDoesNotNeedIsGrantedToOthers) {
+  LimitDistributor distributor;
+  ask(distributor, 1, bytes(1'000'000, 10'000, 10'000), TimePoint{1s});
+  TimePoint now{1050ms};
+  for (const std::size_t node : {0, 2, 3}) EXPECT_EQ(ask(distributor, node, bytes(1'000'000, 1000, 1000), now), 1000);
+  std::uint64_t granted = 0;
+  for (const TimePoint end = now + 90ms; now < end; now += 10ms)
+    granted += ask(distributor, 1, bytes(1'000'000, 100'000, 10'000), now);
+  EXPECT_GE(granted, 110'000u);  // 80,000 flow in, and 37,000 were left
 }
 
 TEST(LimitDistributor, GivesOnWhatIsReturned) {

@@ -100,9 +100,9 @@ bool ClusterLimits::take(std::span<const AllowancePointer> allowances, Bytes len
     for (const AllowancePointer& allowance : allowances)
       for_each_resource(allowance->limit, [&](auto part) {
         const std::uint64_t needed = std::max(cost.*part, allowance->reserved.*part);
+        allowance->next.*part = std::max(allowance->next.*part, needed);
         if (allowance->left.*part >= needed) return;
         if (lacking.empty() || lacking.back() != allowance.get()) lacking.push_back(allowance.get());
-        allowance->short_of.*part = std::max(allowance->short_of.*part, needed);
       });
     enough = lacking.empty();
     if (lacking.size() == 1)
@@ -116,7 +116,7 @@ bool ClusterLimits::take(std::span<const AllowancePointer> allowances, Bytes len
       ++allowance->used.requests;
       allowance->waiting.bytes -= cost.bytes;
       --allowance->waiting.requests;
-      allowance->short_of = allowance->reserved = {};
+      allowance->next = allowance->reserved = {};
     }
     if (!enough && !std::exchange(told_, true)) call = starved_;
   }
@@ -125,13 +125,14 @@ bool ClusterLimits::take(std::span<const AllowancePointer> allowances, Bytes len
 }
 
 // What waits, up to a burst, and for requests that arrive before the next grant twice of what was used since the last
-// one. All servers together keep at most a burst for later requests, and for those that another limit delays.
+// one. All servers together keep at most a burst for later requests, and for those that another limit delays, or one
+// request each if that is more.
 LimitDemand ClusterLimits::demand_of(Allowance& allowance) const {
   LimitDemand demand{.key = allowance.key, .limit = allowance.limit, .waiting = allowance.waiting};
   const LimitAmount burst = allowance.limit.during(burst_);
   const std::size_t servers = servers_;
   for_each_resource(allowance.limit, [&](auto part) {
-    const std::uint64_t next = allowance.waiting.requests > 0 ? allowance.short_of.*part : 0;
+    const std::uint64_t next = allowance.waiting.requests > 0 ? allowance.next.*part : 0;
     std::uint64_t& left = allowance.left.*part;
     const bool delayed = next <= left && allowance.used.*part == 0;  // by another limit, or by the device
     const std::uint64_t soon =
@@ -142,7 +143,7 @@ LimitDemand ClusterLimits::demand_of(Allowance& allowance) const {
     demand.wanted.*part = useful - left;
     demand.next.*part = next > left ? next - left : 0;
   });
-  if (allowance.waiting.requests == 0) allowance.short_of = allowance.reserved = {};
+  if (allowance.waiting.requests == 0) allowance.next = allowance.reserved = {};
   allowance.used = {};
   return demand;
 }

@@ -76,9 +76,9 @@ class ClusterLimits {
     LimitKey key{};
     RateLimit limit{};
     LimitAmount waiting{};
-    LimitAmount left{};      // granted and not used
-    LimitAmount used{};      // since the last demands()
-    LimitAmount short_of{};  // the cost of the largest request that was refused since one was served
+    LimitAmount left{};  // granted and not used
+    LimitAmount used{};  // since the last demands()
+    LimitAmount next{};  // the cost of the largest request that was refused, by any limit, since one was served
     // The cost of a request that only this limit delays. Smaller requests of other jobs must not use it up.
     LimitAmount reserved{};
   };

@@ -59,6 +59,19 @@ TEST_F(TwoLimits, GrantsThatAnotherLimitDelaysAreReturned) {
   EXPECT_FALSE(limits_.take(both_, kLength));
 }
 
+// Otherwise it is too small when the other limit allows the request, is asked for again, and so on.
+TEST_F(TwoLimits, TheGrantOfARequestThatAnotherLimitDelaysStays) {
+  constexpr Bytes kLarge(16'000);  // more than a fifth of a burst
+  for (const auto& allowance : both_) limits_.arrived(*allowance, kLarge);
+  EXPECT_FALSE(limits_.take(both_, kLarge));
+  (void)demand_of_job();
+  grant(0, 50'000);
+  EXPECT_FALSE(limits_.take(both_, kLarge)) << "the limit of the user has no grant";
+  EXPECT_EQ(demand_of_job().returned.bytes, 34'000u);
+  grant(1, 16'000);
+  EXPECT_TRUE(limits_.take(both_, kLarge));
+}
+
 // A job with large requests and one with small ones share the limit of their user. Each grant is used up by small
 // requests before it is enough for a large one.
 TEST_F(TwoLimits, SmallRequestsDoNotStarveALargeOne) {

@@ -277,7 +277,8 @@ TEST(Limits, TheBusiestSecondCounts) {
 // Seeds that found a defect: returned grants that were lost (5000038, 5000050), more than the bound (5000022, 5000046,
 // 5000058), jobs that were not served any more (74, 98, 7100382), a share that counted twice after two nodes were
 // restarted (110), grants for one request per node that were not used yet, which are more than a short burst
-// (70106), and writes that met one half-open connection after the other (42001102).
+// (70106), writes that met one half-open connection after the other (42001102), and nodes that were entitled to more
+// than they needed (3100330, 820179547000386).
 class FixedLimits : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(FixedLimits, Hold) {
@@ -289,7 +290,7 @@ TEST_P(FixedLimits, Hold) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, FixedLimits,
                          testing::Values(74, 98, 110, 5000022, 5000038, 5000046, 5000050, 5000058, 7100382, 70106,
-                                         42001102));
+                                         42001102, 3100330, 820179547000386));
 
 // Without shares of the memory for reads, clients that do not read their replies stop the large reads of the others.
 // Seeds with a slow reader, a pause, half-open connections and lost replies.
