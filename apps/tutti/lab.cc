@@ -30,9 +30,10 @@ int list(const LabArguments& arguments) {
     fmt::print("{}\n", lab::to_json(lab::experiments()).dump(2));
     return kDone;
   }
-  Table table({"experiment", "paper", "figure", "live", "what"});
+  Table table({"experiment", "paper", "figure", "full", "live", "what"});
   for (const lab::Experiment& experiment : lab::experiments())
-    table.add({experiment.name, experiment.paper, experiment.figure, experiment.live ? "yes" : "", experiment.what});
+    table.add({experiment.name, experiment.paper, experiment.figure, experiment.full ? "yes" : "",
+               experiment.live ? "yes" : "", experiment.what});
   fmt::print("{}", table.text());
   return kDone;
 }
@@ -96,7 +97,7 @@ struct Chosen {
 };
 
 // "all" stands for every experiment that is ready, "sc11" and so on for those of a paper.
-std::vector<Chosen> expand(const std::vector<std::string>& names, bool live) {
+std::vector<Chosen> expand(const std::vector<std::string>& names, lab::Mode mode) {
   std::vector<Chosen> chosen;
   for (const std::string& name : names) {
     if (lab::find_experiment(name)) {
@@ -106,7 +107,7 @@ std::vector<Chosen> expand(const std::vector<std::string>& names, bool live) {
     const std::size_t before = chosen.size();
     for (const lab::Experiment& experiment : lab::experiments()) {
       if (name != "all" && !experiment.name.starts_with(name + "-")) continue;
-      if (experiment.live || !live) chosen.push_back({experiment.name, false});
+      if (experiment.runs(mode)) chosen.push_back({experiment.name, false});
     }
     if (chosen.size() == before)
       chosen.push_back({name});  // unknown: run_experiment() reports it with a list of all names
@@ -147,7 +148,7 @@ int run(const LabArguments& arguments) {
   if (arguments.full) options.mode = lab::Mode::kFull;
   options.progress = [](const std::string& line) { print_error("{}\n", line); };
   std::vector<lab::ExperimentResult> results;
-  for (const Chosen& chosen : expand(arguments.names, arguments.live)) {
+  for (const Chosen& chosen : expand(arguments.names, options.mode)) {
     auto result = lab::run_experiment(chosen.name, options);
     if (!result && result.error().code == ErrorCode::kInvalid && !chosen.by_name) {
       print_error("skipped: {}\n", result.error().message);

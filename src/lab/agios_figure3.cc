@@ -51,7 +51,6 @@ Result<std::vector<double>> run_figure3(const AgiosTest& test, const AgiosServer
 }  // namespace
 
 Result<ExperimentResult> agios_figure3(const LabOptions& options) {
-  if (options.mode != Mode::kFast) return fail(ErrorCode::kInvalid, "runs in the fast simulation only");
   const AgiosPolicy regular = agios_paper_policy();
   AgiosPolicy single = regular;
   single.options["max_requests"] = "1";

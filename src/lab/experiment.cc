@@ -19,7 +19,8 @@ constexpr const char* kTwins = "twins-forwarding-layer";
 constexpr const char* kThesis = "backoff-and-locking-thesis";
 constexpr const char* kResonant = "resonant-collective-io";
 
-constexpr bool kHasLive = true;
+// Modes of an experiment beside the fast simulation.
+constexpr bool kLive = true, kNotLive = false, kFull = true;
 
 Json optional_number(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -81,41 +82,42 @@ const char* name_of(Mode mode) {
 
 const std::vector<Experiment>& experiments() {
   static const std::vector<Experiment> list = {
-      {"sc11-figure2", kSc11, "figure 2", "three applications, four servers: one common order", sc11_figure2},
-      {"sc11-formulas", kSc11, "formulas 1-3", "mean completion in theory and in simulation", sc11_formulas},
-      {"sc11-figure5", kSc11, "figures 3, 5", "ten 4 MB reads over eight servers, disk and flash", sc11_figure5,
-       kHasLive},
-      {"sc11-figure6", kSc11, "figure 6", "2 to 16 applications, 8 to 32 processes, 16 servers", sc11_figure6,
-       kHasLive},
-      {"sc11-figure7", kSc11, "figure 7", "2 to 4096 servers", sc11_figure7},
-      {"sc11-figure8", kSc11, "figure 8", "widths of the time window", sc11_figure8},
+      {"sc11-figure2", kSc11, "figure 2", "three applications, four servers: one common order", sc11_figure2, kNotLive,
+       kFull},
+      {"sc11-formulas", kSc11, "formulas 1-3", "mean completion in theory and in simulation", sc11_formulas, kNotLive,
+       kFull},
+      {"sc11-figure5", kSc11, "figures 3, 5", "ten 4 MB reads over eight servers, disk and flash", sc11_figure5, kLive,
+       kFull},
+      {"sc11-figure6", kSc11, "figure 6", "2 to 16 applications, 8 to 32 processes, 16 servers", sc11_figure6, kLive,
+       kFull},
+      {"sc11-figure7", kSc11, "figure 7", "2 to 4096 servers", sc11_figure7, kNotLive, kFull},
+      {"sc11-figure8", kSc11, "figure 8", "widths of the time window", sc11_figure8, kNotLive, kFull},
       {"agios-figure3", kAgios, "figure 3", "the scheduler of section III without aggregations, 40 processes",
        agios_figure3},
       {"agios-patterns", kAgios, "figures 5-7", "four patterns, reads and writes, with and without prediction",
-       agios_patterns, kHasLive},
+       agios_patterns, kLive},
       {"twins-forwarding", kTwins, "section 3", "forwarding nodes in front of servers", twins_forwarding},
       {"thesis-identical", kThesis, "figures 4.1-4.3", "two identical jobs: base, backoff, locking", thesis_identical,
-       kHasLive},
-      {"thesis-mixed", kThesis, "table 4.1, figures 4.4-4.6", "four jobs: base, backoff, locking", thesis_mixed,
-       kHasLive},
-      {"thesis-scale", kThesis, "figures 4.7-4.9", "2, 6 and 10 random jobs", thesis_scale, kHasLive},
+       kLive, kFull},
+      {"thesis-mixed", kThesis, "table 4.1, figures 4.4-4.6", "four jobs: base, backoff, locking", thesis_mixed, kLive,
+       kFull},
+      {"thesis-scale", kThesis, "figures 4.7-4.9", "2, 6 and 10 random jobs", thesis_scale, kLive, kFull},
       {"thesis-striped", kThesis, "figures 3.1, 3.5", "32 jobs on 2 to 8 of 64 targets: backoff and locking per target",
        thesis_striped},
       {"thesis-outsider", kThesis, "chapter 6", "a job that takes no part, and probes by the gate or with own data",
        thesis_outsider},
       {"thesis-overhead", kThesis, "section 4.2", "what backoff and locking cost on a quiet system", thesis_overhead},
-      {"resonant-demo", kResonant, "figures 2, 5", "the demonstration program: six ways to read", resonant_demo,
-       kHasLive},
+      {"resonant-demo", kResonant, "figures 2, 5", "the demonstration program: six ways to read", resonant_demo, kLive},
       {"resonant-benchmarks", kResonant, "figures 6-10", "five benchmarks, disk and flash: six ways to read and write",
        resonant_benchmarks},
       {"resonant-interference", kResonant, "figure 11", "two programs at once", resonant_interference},
       {"resonant-scaling", kResonant, "figure 12", "1 to 1024 ranks over 16 targets", resonant_scaling},
-      {"checkpoints", "", "", "ten unequal jobs checkpoint at once", checkpoints, kHasLive},
+      {"checkpoints", "", "", "ten unequal jobs checkpoint at once", checkpoints, kLive, kFull},
       {"checkpoints-processes", "", "", "the same with four processes per job: a shared file, a file per process",
-       checkpoints_processes, kHasLive},
+       checkpoints_processes, kLive, kFull},
       {"cheating", "", "", "what a job gains, and what others lose, if its stamps have wrong values", cheating},
       {"predicted-sizes", "", "", "phases whose sizes only servers and gate expect, right and wrong", predicted_sizes},
-      {"beyond-unequal", "", "", "unequal jobs under every policy", beyond_unequal},
+      {"beyond-unequal", "", "", "unequal jobs under every policy", beyond_unequal, kNotLive, kFull},
   };
   return list;
 }
@@ -134,8 +136,9 @@ Result<ExperimentResult> run_experiment(std::string_view name, const LabOptions&
     return fail(ErrorCode::kNotFound,
                 fmt::format("there is no experiment '{}'; there are: {}", name, fmt::join(names, ", ")));
   }
-  if (options.mode == Mode::kLive && !experiment->live)
-    return fail(ErrorCode::kInvalid, fmt::format("experiment '{}' cannot run live; leave out --live", name));
+  if (!experiment->runs(options.mode))
+    return fail(ErrorCode::kInvalid,
+                fmt::format("experiment '{0}' cannot run {1}; leave out --{1}", name, name_of(options.mode)));
   const auto begin = std::chrono::steady_clock::now();
   auto result = experiment->run(options);
   if (!result)
@@ -154,6 +157,8 @@ Json to_json(const std::vector<Experiment>& list) {
                     {"paper", experiment.paper},
                     {"figure", experiment.figure},
                     {"what", experiment.what},
+                    {"status", "ready"},
+                    {"full", experiment.full},
                     {"live", experiment.live}});
   return json;
 }

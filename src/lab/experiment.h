@@ -137,8 +137,10 @@ struct Experiment {
   std::string paper;   // file name of the paper in docs/papers.md; empty: our own
   std::string figure;  // in that paper
   std::string what;    // one line
-  std::function<Result<ExperimentResult>(const LabOptions&)> run{};  // in any mode
-  bool live = false;                                                 // can run in Mode::kLive
+  std::function<Result<ExperimentResult>(const LabOptions&)> run{};
+  bool live = false, full = false;  // can run in these modes, too
+
+  bool runs(Mode mode) const { return mode == Mode::kLive ? live : mode == Mode::kFull ? full : true; }
 };
 
 // All experiments, in the order of the papers.

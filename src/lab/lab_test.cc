@@ -141,5 +141,17 @@ TEST(Claims, TheIntervalOfARatioComesFromItsSeeds) {
   EXPECT_NEAR(*spread.interval, 3.182 * std::sqrt(5.0 / 3) / 2, 1e-9);
 }
 
+// An experiment that ignored the mode printed fast results as those of production nodes.
+TEST(Lab, RefusesModesThatAnExperimentDoesNotHave) {
+  for (const Experiment& experiment : experiments())
+    for (const Mode mode : {Mode::kFull, Mode::kLive}) {
+      if (experiment.runs(mode)) continue;
+      const auto result = run_experiment(experiment.name, {.mode = mode});
+      ASSERT_FALSE(result) << experiment.name;
+      EXPECT_EQ(result.error().code, ErrorCode::kInvalid);
+    }
+  EXPECT_FALSE(find_experiment("resonant-interference")->runs(Mode::kFull));
+}
+
 }  // namespace
 }  // namespace tutti::lab

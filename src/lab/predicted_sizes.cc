@@ -211,7 +211,6 @@ void add_size_claims(const MeasuredSizes& measured, ExperimentResult& result) {
 }  // namespace
 
 Result<ExperimentResult> predicted_sizes(const LabOptions& options) {
-  if (options.mode != Mode::kFast) return fail(ErrorCode::kInvalid, "runs in the fast simulation only");
   ExperimentResult result;
   result.device = "servers: ssd-2010, 8 servers, depth 4, 24 jobs; gate: one disk, 10 jobs; 4 phases per job";
   result.columns = {"place",           "sizes",        "known by",     "mean phase ms",

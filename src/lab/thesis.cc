@@ -69,8 +69,8 @@ void shorten(double factor, Scenario& scenario) {
 }
 
 std::string device_of(Mode mode, double live_factor) {
-  return "one NFS server: " + describe(nfs_server().servers.device) + ", depth 8, write cache of " +
-         format(kDiskCache) +
+  return "one NFS server: " + describe(nfs_server().servers.device) + ", depth 8" +
+         (mode == Mode::kFast ? ", write cache of " + format(kDiskCache) : "") +
          describe(mode,
                   fmt::format("{} times slower; times shown are 1/{} of the thesis's", kLiveSlowMotion, live_factor));
 }
