@@ -92,13 +92,13 @@ void DataPath::admit(std::unique_ptr<ClientRequest> arrived) {
     if (next_look_ == TimePoint::max()) look_at = next_look_ = clock_.steady() + dependencies_.look_interval;
     requests_.push_back(*request);
     request->connection_requests->push_back(*request);
-    FileOrder& order = orders_[request->file->id()];
     if (request->transfers()) {
       request->left = request->extents.size();
       for (RequestExtent& extent : request->extents) assign_id(extent);
       usage_.arrived(request->usage(), request->connection->peer().job);
-      if (order.add(*request)) ready.push_back(request);
+      if (put_in_order(*request)) ready.push_back(request);
     } else {
+      FileOrder& order = orders_[request->file->id()];
       order.add(*request, request->kind == Kind::kSync ? Barrier::kSync : Barrier::kExclusive);
       ready = order.take_ready();
     }
@@ -106,6 +106,13 @@ void DataPath::admit(std::unique_ptr<ClientRequest> arrived) {
   wake_at(look_at);
   for (Ordered* entry : ready) start(static_cast<ClientRequest&>(*entry));
   pump();
+}
+
+// True: it may start now.
+bool DataPath::put_in_order(ClientRequest& transfer) {
+  if (transfer.kind != Kind::kRead) return orders_[transfer.file->id()].add(transfer);
+  const auto order = orders_.find(transfer.file->id());
+  return order == orders_.end() || order->second.add_read(transfer);
 }
 
 // It has waited in its socket for memory.

@@ -138,6 +138,7 @@ class DataPath : private CompletionSink {
 
   RequestExtent& extent_of(const Request& scheduled) TUTTI_REQUIRES(mutex_) { return *extents_[scheduled.id]; }
   void refuse_expired(std::unique_ptr<ClientRequest> arrived, TimePoint now);
+  bool put_in_order(ClientRequest& transfer) TUTTI_REQUIRES(mutex_);
   void assign_id(RequestExtent& extent) TUTTI_REQUIRES(mutex_);
 
   void dispatch();

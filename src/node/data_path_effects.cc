@@ -14,17 +14,17 @@ void DataPath::settle(RequestExtent& extent, Effects& effects) {
 
 void DataPath::finish(ClientRequest& request, Effects& effects) {
   request.change.end();
-  const auto order = orders_.find(request.file->id());
   if (request.transfers()) {
     std::uint64_t moved = 0;
     for (const RequestExtent& extent : request.extents) moved += extent.moved;
     usage_.finished(request.usage(), moved, request.head.timing);
-    order->second.done(request);
-  } else {
-    order->second.barrier_done(request);
   }
-  for (Ordered* ready : order->second.take_ready()) effects.ready.push_back(static_cast<ClientRequest*>(ready));
-  if (order->second.idle()) orders_.erase(order);
+  if (request.kind != ClientRequest::Kind::kRead) {
+    const auto order = orders_.find(request.file->id());
+    request.transfers() ? order->second.done(request) : order->second.barrier_done(request);
+    for (Ordered* ready : order->second.take_ready()) effects.ready.push_back(static_cast<ClientRequest*>(ready));
+    if (order->second.idle()) orders_.erase(order);
+  }
   request.unlink();
   request.all_hook.unlink();
   effects.answers.emplace_back(&request);

@@ -7,11 +7,15 @@
 
 namespace tutti::node {
 
-bool FileOrder::add(Ordered& transfer) {
-  transfer.epoch = first_ + epochs_.size() - 1;
+bool FileOrder::add(Ordered& change) {
+  change.epoch = first_ + epochs_.size() - 1;
   ++epochs_.back().unfinished;
+  return add_read(change);
+}
+
+bool FileOrder::add_read(Ordered& read) {
   if (exclusive_ == 0) return true;
-  epochs_.back().waiting.push_back(&transfer);
+  epochs_.back().waiting.push_back(&read);
   return false;
 }
 
@@ -25,10 +29,10 @@ void FileOrder::add(Ordered& barrier, Barrier kind) {
 
 FileOrder::Ready FileOrder::take_ready() {
   forget_finished();
-  // A barrier that can start has no unfinished transfers before it, so those released below arrived after it.
+  // A barrier that can start has no unfinished changes before it, so those released below arrived after it.
   Ready ready;
   start_barriers(ready);
-  release_transfers(ready);
+  release_waiting(ready);
   return ready;
 }
 
@@ -55,7 +59,7 @@ void FileOrder::start_barriers(Ready& ready) {
   }
 }
 
-void FileOrder::release_transfers(Ready& ready) {
+void FileOrder::release_waiting(Ready& ready) {
   for (; to_release_ < epochs_.size(); ++to_release_) {
     if (to_release_ > over_ && epochs_[to_release_ - 1].kind == Barrier::kExclusive) return;
     auto& waiting = epochs_[to_release_].waiting;
@@ -64,8 +68,8 @@ void FileOrder::release_transfers(Ready& ready) {
   }
 }
 
-void FileOrder::done(Ordered& transfer) {
-  Epoch& epoch = epoch_of(transfer);
+void FileOrder::done(Ordered& change) {
+  Epoch& epoch = epoch_of(change);
   assert(epoch.unfinished > 0);
   --epoch.unfinished;
 }

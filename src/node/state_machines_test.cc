@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-TEST(FileOrder, TransfersStartAtOnceWithoutBarriers) {
+TEST(FileOrder, ChangesStartAtOnceWithoutBarriers) {
   FileOrder order;
   Ordered a, b;
   EXPECT_TRUE(order.add(a));
@@ -27,7 +27,7 @@ TEST(FileOrder, TransfersStartAtOnceWithoutBarriers) {
   EXPECT_TRUE(order.idle());
 }
 
-TEST(FileOrder, ASyncWaitsForEarlierTransfersAndDelaysNone) {
+TEST(FileOrder, ASyncWaitsForEarlierChangesAndDelaysNone) {
   FileOrder order;
   Ordered before, sync, after, second;
   EXPECT_TRUE(order.add(before));
@@ -45,7 +45,7 @@ TEST(FileOrder, ASyncWaitsForEarlierTransfersAndDelaysNone) {
   EXPECT_TRUE(order.idle());
 }
 
-TEST(FileOrder, ATruncateDelaysLaterTransfers) {
+TEST(FileOrder, ATruncateDelaysLaterChanges) {
   FileOrder order;
   Ordered before, truncate, after, sync, truncate_again, last;
   EXPECT_TRUE(order.add(before));
@@ -69,7 +69,22 @@ TEST(FileOrder, ATruncateDelaysLaterTransfers) {
   EXPECT_TRUE(order.idle());
 }
 
-// Random arrivals and completions: no entry starts before those it must wait for are done.
+// A client that does not read its replies, or whose reads have reached a limit, must not delay the syncs of others.
+TEST(FileOrder, NoBarrierWaitsForReads) {
+  FileOrder order;
+  Ordered read, sync, truncate, after;
+  EXPECT_TRUE(order.add_read(read));
+  order.add(sync, Barrier::kSync);
+  EXPECT_THAT(order.take_ready(), ElementsAre(&sync));
+  order.barrier_done(sync);
+  order.add(truncate, Barrier::kExclusive);
+  EXPECT_FALSE(order.add_read(after)) << "it arrived after the truncate";
+  EXPECT_THAT(order.take_ready(), ElementsAre(&truncate));
+  order.barrier_done(truncate);
+  EXPECT_THAT(order.take_ready(), ElementsAre(&after));
+  EXPECT_TRUE(order.idle());
+}
+
 // Thousands of processes sync one file behind a slow transfer. If each call looked at all of them, this would take
 // hours.
 TEST(FileOrder, AnyNumberOfSyncsMayWait) {
@@ -91,8 +106,9 @@ TEST(FileOrder, AnyNumberOfSyncsMayWait) {
   EXPECT_TRUE(order.idle());
 }
 
+// Random arrivals and completions: no entry starts before those it must wait for are done.
 TEST(FileOrder, NoEntryStartsTooEarlyInRandomSequences) {
-  enum class What { kTransfer, kSync, kExclusive };
+  enum class What { kRead, kChange, kSync, kExclusive };
   struct Entry : Ordered {
     What what;
     bool started = false, done = false;
@@ -111,9 +127,10 @@ TEST(FileOrder, NoEntryStartsTooEarlyInRandomSequences) {
         entry->started = true;
         for (const Entry& earlier : entries) {
           if (&earlier == entry) break;
-          const bool matters = entry->what != What::kTransfer
-                                   ? earlier.what != What::kSync || entry->what == What::kExclusive
-                                   : earlier.what == What::kExclusive;
+          const bool waits_for_change = entry->what == What::kSync || entry->what == What::kExclusive;
+          const bool matters = earlier.what == What::kExclusive ||
+                               (earlier.what == What::kChange && waits_for_change) ||
+                               (earlier.what == What::kSync && entry->what == What::kExclusive);
           ASSERT_TRUE(!matters || earlier.done) << "seed " << seed;
         }
         running.push_back(entry);
@@ -124,8 +141,13 @@ TEST(FileOrder, NoEntryStartsTooEarlyInRandomSequences) {
       if (step < 200 && prng.chance(0.5)) {
         Entry& entry = entries.emplace_back();
         const double kind = prng.uniform();
-        entry.what = kind < 0.7 ? What::kTransfer : kind < 0.85 ? What::kSync : What::kExclusive;
-        if (entry.what == What::kTransfer)
+        entry.what = kind < 0.3    ? What::kRead
+                     : kind < 0.7  ? What::kChange
+                     : kind < 0.85 ? What::kSync
+                                   : What::kExclusive;
+        if (entry.what == What::kRead)
+          at_once = order.add_read(entry) ? &entry : nullptr;
+        else if (entry.what == What::kChange)
           at_once = order.add(entry) ? &entry : nullptr;
         else
           order.add(entry, entry.what == What::kSync ? Barrier::kSync : Barrier::kExclusive);
@@ -134,9 +156,9 @@ TEST(FileOrder, NoEntryStartsTooEarlyInRandomSequences) {
         Entry* entry = running[chosen];
         running.erase(running.begin() + static_cast<std::ptrdiff_t>(chosen));
         entry->done = true;
-        if (entry->what == What::kTransfer)
+        if (entry->what == What::kChange)
           order.done(*entry);
-        else
+        else if (entry->what != What::kRead)
           order.barrier_done(*entry);
       }
       start(at_once);

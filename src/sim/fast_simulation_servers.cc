@@ -32,7 +32,8 @@ void FastSimulation::message_arrives(std::uint32_t slot, std::uint32_t index) {
   }
   if (!operation.probe) applications_[operation.application].announced[message.server] = operation.stamp.phase_total;
   if (is_server(station) && !admit(slot, index)) return;
-  if (!state.spec->sync || !is_server(station)) return enqueue(slot, index);
+  const bool changes = operation.direction == Direction::kWrite;  // syncs do not wait for reads
+  if (!state.spec->sync || !changes || !is_server(station)) return enqueue(slot, index);
   operation.messages[index].ordered = true;
   [[maybe_unused]] const bool starts = stations_[station].orders[operation.file].add(operation.messages[index]);
   assert(starts && "only a truncation delays a write");
