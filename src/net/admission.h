@@ -22,6 +22,7 @@ struct Charge {
   std::uint64_t bytes = 0;   // payload of the request plus payload of its reply
   std::int64_t memory = 0;   // bytes of everything else
   std::uint64_t credit = 0;  // of the payload, as in wire::Limits
+  bool before_owed = false;  // as in RequestMemory
 };
 Charge charge_of(const wire::Header& header, std::span<const std::byte> body);
 

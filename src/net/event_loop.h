@@ -39,9 +39,9 @@ class EventSource {
 // What a source waits for. Those that wait for the same get it in this order; they do not stop those that wait for
 // something else.
 struct MemoryWait {
-  enum class Kind : std::uint8_t { kRequests, kPayloads, kPulledPayloads };
+  enum class Kind : std::uint8_t { kRequests, kPayloads, kPulledPayloads, kRequestsBeforeOwed, kPayloadsBeforeOwed };
   Kind kind = Kind::kRequests;
-  std::optional<std::uint32_t> user{};  // it waits because this user holds its share; nothing: all of it is in use
+  std::optional<std::uint32_t> user{};  // it waits for the share of this user; nothing: for any memory
 
   auto operator<=>(const MemoryWait&) const = default;
 };

@@ -74,6 +74,15 @@ class LimitsTest : public testing::Test {
     frame.resize(frame.size() + size - missing);
     ASSERT_TRUE(send_frame(socket.file(), frame, steady_now() + 5s));
   }
+  // False: the socket is full.
+  static bool send_write_at_once(const Socket& socket, std::size_t size, std::uint64_t tag) {
+    static const std::vector<std::byte> memory(size);
+    wire::WriteRequest request;
+    request.extents.push_back({0, size});
+    auto frame = wire::encode(request, {.tag = tag, .payload = memory});
+    frame.insert(frame.end(), memory.begin(), memory.end());
+    return send_frame(socket.file(), frame, steady_now() + 100ms).has_value();
+  }
   static bool answered(const Socket& socket, std::chrono::milliseconds within = 10s) {
     pollfd input{.fd = socket.file(), .events = POLLIN, .revents = 0};
     return ::poll(&input, 1, static_cast<int>(within.count())) > 0 &&
@@ -203,6 +212,37 @@ TEST_F(LimitsTest, SmallPayloadsOfOneUserLeaveMemoryForOthers) {
   }
   ASSERT_TRUE(wait([&] { return server_.received_ * Budget::kSmall >= kLarge / 2; }));
   server_.silent_ = false;
+  ASSERT_EQ(::syscall(SYS_setresuid, -1, 65534, -1), 0);  // of this thread
+  const Socket other = connect();
+  ASSERT_EQ(::syscall(SYS_setresuid, -1, 0, -1), 0);
+  send_write(other, Budget::kSmall, 0);
+  EXPECT_TRUE(answered(other));
+}
+
+// A connection that owes a payload need not wait for memory of its user: the payload is behind its other requests.
+// These must not use the memory of other users.
+TEST_F(LimitsTest, RequestsBeforePayloadsThatAreNotSentLeaveMemoryForOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";
+  server_.silent_ = true;
+  server_.notices_ = 1;  // each write is asked for a payload
+  listen({});
+  std::vector<Socket> greedy;
+  for (int i = 0; i < 12; ++i) {
+    greedy.push_back(connect());
+    send_write(greedy.back(), 1, 0);
+    ASSERT_TRUE(answered(greedy.back())) << "the payload is asked for";
+  }
+  for (std::size_t i = 0; i < greedy.size(); ++i)
+    for (std::uint64_t tag = 2; tag < 60; ++tag) {
+      const auto list = wire::encode(wire::ReadDirectoryRequest{.path = "d"}, {.tag = tag});
+      if (i < 4)
+        ASSERT_TRUE(send_frame(greedy[i].file(), list, steady_now() + 5s));
+      else if (!send_write_at_once(greedy[i], Budget::kSmall, tag))
+        break;
+    }
+  std::this_thread::sleep_for(200ms);
+  server_.silent_ = false;
+  server_.notices_ = 0;
   ASSERT_EQ(::syscall(SYS_setresuid, -1, 65534, -1), 0);  // of this thread
   const Socket other = connect();
   ASSERT_EQ(::syscall(SYS_setresuid, -1, 0, -1), 0);

@@ -127,11 +127,12 @@ TEST_F(OwedPayloads, ArriveBehindARequestThatWaitsForMemory) {
 // is then not waiting, but its next request finds no memory.
 TEST_F(OwedPayloads, ArriveIfTheyAreAskedForWhileTheConnectionIsRetried) {
   second_->close({ErrorCode::kStopped, "its memory is free"});
-  for (std::uint64_t tag = 2; tag <= 151; ++tag) send_list(first_, tag);
+  const std::size_t lists = admitted_ + 20;
+  for (std::uint64_t tag = 2; tag <= lists + 1; ++tag) send_list(first_, tag);
   ASSERT_TRUE(server_.wait_for(wire::Type::kReadDirectory, admitted_ + 1));
   std::this_thread::sleep_for(100ms);
   const std::size_t before = server_.count(wire::Type::kReadDirectory);
-  ASSERT_LT(before, admitted_ + 149) << "two or more wait for memory";
+  ASSERT_LT(before, admitted_ + lists - 1) << "two or more wait for memory";
   {
     const std::lock_guard wait_in_handler(server_.gate);
     server_.writer()->send({.frame = wire::encode(wire::ReadDirectoryRequest::Reply{}, {.tag = 2})});
@@ -141,14 +142,14 @@ TEST_F(OwedPayloads, ArriveIfTheyAreAskedForWhileTheConnectionIsRetried) {
   EXPECT_TRUE(server_.wait_for(wire::Type::kPayload, 1));
 }
 
-// Its requests may use memory beyond the limit, but not any amount.
+// Its requests may use memory beyond the limit, but no more than the share of its user of as much again.
 TEST_F(OwedPayloads, AClientThatDoesNotSendThemCannotFillTheNode) {
   writer_.silent = true;
   pull();
   for (std::uint64_t tag = 2; tag <= 250; ++tag) send_list(first_, tag);
-  ASSERT_TRUE(server_.wait_for(wire::Type::kReadDirectory, admitted_ + 100));
+  ASSERT_TRUE(server_.wait_for(wire::Type::kReadDirectory, admitted_ + admitted_ / 2));
   std::this_thread::sleep_for(300ms);
-  EXPECT_LE(server_.count(wire::Type::kReadDirectory), std::size_t{2 * kMaxRequestMemory / wire::kMaxBody});
+  EXPECT_LE(server_.count(wire::Type::kReadDirectory), std::size_t{kMaxRequestMemory / wire::kMaxBody});
 }
 
 // The second client waits for request memory, which stays in use; the payload waits for memory of another kind.

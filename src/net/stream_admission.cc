@@ -69,28 +69,38 @@ bool StreamConnection::find_memory(const wire::Header& header, Buffer& buffer, R
     buffer = std::move(*memory);
     return !buffer.empty() || wait_for_memory({MemoryWait::Kind::kPulledPayloads}, Waits::kAlways);
   }
-  const bool small = node_side() && header.payload_length <= Budget::kSmall;
-  if (small && !established_.pool->within_share(*user_memory_->small_payloads, header.payload_length) &&
-      !wait_for_memory({MemoryWait::Kind::kPayloads, user_}, Waits::kUnlessItOwes))
-    return false;
+  if (node_side() && header.payload_length <= Budget::kSmall) return find_small_memory(header.payload_length, buffer);
   if (!node_side()) into = handler_.reply_memory(header, reader_.body());
   if (!into.memory.empty()) return true;
   buffer = established_.pool->try_allocate(header.payload_length);
-  if (buffer.empty()) return wait_for_memory({MemoryWait::Kind::kPayloads}, Waits::kAlways);
-  if (small) buffer.charge(user_memory_->small_payloads);
-  return true;
+  return !buffer.empty() || wait_for_memory({MemoryWait::Kind::kPayloads}, Waits::kAlways);
 }
 
-// False: there is no memory for the request now. Requests before payloads that were asked for use at most as much
-// again: clients that do not send these payloads must not fill the node.
-bool StreamConnection::find_request_memory(const Charge& charge) {
-  const auto room = [&] { return kMaxRequestMemory - listener_->request_memory - charge.memory; };
-  const auto within_share = [&] { return user_memory_->requests == 0 || user_memory_->requests <= room(); };
-  if (room() >= 0 && within_share()) return true;
+bool StreamConnection::find_small_memory(std::size_t size, Buffer& buffer) {
+  const auto allocate = [&](BufferPool& pool, const std::shared_ptr<BufferAccount>& account) {
+    if (pool.within_share(*account, size)) buffer = pool.try_allocate(size);
+    if (!buffer.empty()) buffer.charge(account);
+    return !buffer.empty();
+  };
+  if (allocate(*established_.pool, user_memory_->small_payloads)) return true;
+  if (!wait_for_memory({MemoryWait::Kind::kPayloads, user_}, Waits::kUnlessItOwes)) return false;
+  return allocate(*listener_->small_before_owed, user_memory_->small_before_owed) ||
+         wait_for_memory({MemoryWait::Kind::kPayloadsBeforeOwed, user_}, Waits::kAlways);
+}
+
+// False: there is no memory for the request now.
+bool StreamConnection::find_request_memory(Charge& charge) {
+  const auto fits = [&] {
+    const std::int64_t room = kMaxRequestMemory - listener_->request_memory.of(charge) - charge.memory;
+    const std::int64_t own = user_memory_->requests.of(charge);
+    return room >= 0 && (own == 0 || own <= room);
+  };
+  if (fits()) return true;
   listener_->waiting_for_memory = true;  // before the second check: a release after this wakes us
-  const bool full = room() < -kMaxRequestMemory;
-  if (room() < 0) return wait_for_memory({MemoryWait::Kind::kRequests}, full ? Waits::kAlways : Waits::kUnlessItOwes);
-  return within_share() || wait_for_memory({MemoryWait::Kind::kRequests, user_}, Waits::kUnlessItOwes);
+  if (fits()) return true;
+  if (!wait_for_memory({MemoryWait::Kind::kRequests, user_}, Waits::kUnlessItOwes)) return false;
+  charge.before_owed = true;
+  return fits() || wait_for_memory({MemoryWait::Kind::kRequestsBeforeOwed, user_}, Waits::kAlways);
 }
 
 Result<void> StreamConnection::check_kind(const wire::Header& header, bool request) const {
@@ -111,7 +121,7 @@ bool StreamConnection::admit_request(const wire::Header& header) {
     close_for_violation({ErrorCode::kProtocol, fmt::format("a {} message with a payload", wire::name(header.type))});
     return false;
   }
-  const Charge charge = charge_of(header, reader_.body());
+  Charge charge = charge_of(header, reader_.body());
   if (!find_request_memory(charge)) return false;
   {
     Lock lock(mutex_);
@@ -121,8 +131,8 @@ bool StreamConnection::admit_request(const wire::Header& header) {
       return false;
     }
     if (verdict == Admission::Verdict::kFits) {
-      listener_->request_memory += charge.memory;
-      user_memory_->requests += charge.memory;
+      listener_->request_memory.of(charge) += charge.memory;
+      user_memory_->requests.of(charge) += charge.memory;
       admission_.add(header.tag, charge);
       return true;
     }

@@ -24,21 +24,34 @@ namespace tutti::net {
 
 class StreamConnection;
 
-// Shared by the connections of one listener. Thread-safe.
-// What the requests of one user hold of a listener's memory. No user holds more than is free then, so that requests of
-// one user that wait behind each other leave memory for the others. Thread-safe.
-struct UserMemory {
-  std::atomic<std::int64_t> requests{0};                                              // bytes, without payloads
-  std::shared_ptr<BufferAccount> small_payloads = std::make_shared<BufferAccount>();  // they need no credit
+// Bytes of requests in flight, without payloads. Each part is at most kMaxRequestMemory. Thread-safe.
+struct RequestMemory {
+  std::atomic<std::int64_t> regular{0};
+  // Requests for which `regular` has no room, on connections that owe a payload: it is behind them in the socket. They
+  // count apart, so that a client that does not send the payload does not use the memory of others.
+  std::atomic<std::int64_t> before_owed{0};
+
+  std::atomic<std::int64_t>& of(const Charge& charge) { return charge.before_owed ? before_owed : regular; }
 };
 
+// What the requests of one user hold of a listener's memory. No user holds more of a part than is free then, so that
+// requests of one user that wait behind each other leave memory for the others. Thread-safe.
+struct UserMemory {
+  RequestMemory requests;
+  // They need no credit. The second: as RequestMemory::before_owed.
+  std::shared_ptr<BufferAccount> small_payloads = std::make_shared<BufferAccount>();
+  std::shared_ptr<BufferAccount> small_before_owed = std::make_shared<BufferAccount>();
+};
+
+// Shared by the connections of one listener. Thread-safe.
 struct ListenerState {
   ListenOptions options;
   Handler* handler = nullptr;
-  std::function<void()> retry;                  // makes connections retry that wait for memory
-  std::atomic<std::int64_t> request_memory{0};  // bytes of requests in flight, without payloads
-  std::atomic<bool> waiting_for_memory{false};  // a connection waits for request memory
-  std::atomic<std::size_t> connections{0};      // authenticated
+  std::function<void()> retry;  // makes connections retry that wait for memory
+  RequestMemory request_memory;
+  std::shared_ptr<BufferPool> small_before_owed;  // as in UserMemory
+  std::atomic<bool> waiting_for_memory{false};    // a connection waits for request memory
+  std::atomic<std::size_t> connections{0};        // authenticated
 
   void remember(StreamConnection* key, const std::weak_ptr<StreamConnection>& connection);
   // Counts a connection of this user (nothing: not authenticated yet). False: it has too many.
@@ -149,7 +162,8 @@ class StreamConnection final : public Connection,
   bool find_memory(const wire::Header& header, Buffer& buffer, ReplyMemory& into) TUTTI_REQUIRES(receiving_);
   Result<void> check_kind(const wire::Header& header, bool request) const;
   bool admit_request(const wire::Header& header) TUTTI_REQUIRES(receiving_);
-  bool find_request_memory(const Charge& charge) TUTTI_REQUIRES(receiving_);
+  bool find_small_memory(std::size_t size, Buffer& buffer) TUTTI_REQUIRES(receiving_);
+  bool find_request_memory(Charge& charge) TUTTI_REQUIRES(receiving_);
   enum class Waits : std::uint8_t { kAlways, kUnlessItOwes };  // a payload that was asked for
   bool wait_for_memory(const MemoryWait& wait, Waits waits) TUTTI_REQUIRES(receiving_);
   void deliver() TUTTI_REQUIRES(receiving_);

@@ -202,8 +202,8 @@ void StreamConnection::mark_sent(std::size_t count) {
 
 void StreamConnection::release(const Charge& charge) {
   admission_.release(charge);
-  listener_->request_memory -= charge.memory;
-  user_memory_->requests -= charge.memory;
+  listener_->request_memory.of(charge) -= charge.memory;
+  user_memory_->requests.of(charge) -= charge.memory;
   if (listener_->waiting_for_memory.exchange(false)) listener_->retry();
   if (pause_ == Pause::kForReplies) {
     pause_ = Pause::kResuming;

@@ -244,6 +244,8 @@ std::shared_ptr<ListenerState> StreamTransport::listener_state(ListenOptions opt
   if (!state->options.now) state->options.now = steady_now;
   state->retry = retry_on(loops_);
   state->options.pool->when_released(state->retry);
+  state->small_before_owed = BufferPool::create(Bytes(wire::kMaxPayload));
+  state->small_before_owed->when_released(state->retry);
   if (state->options.pulled_pool) state->options.pulled_pool->when_released(state->retry);
   return state;
 }
