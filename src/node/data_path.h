@@ -205,6 +205,7 @@ class DataPath : private CompletionSink {
   std::map<PulledPayloads*, std::vector<std::unique_ptr<EngineBatch>>> parked_ TUTTI_GUARDED_BY(mutex_);
   std::size_t parked_count_ TUTTI_GUARDED_BY(mutex_) = 0;
   std::size_t late_payloads_ TUTTI_GUARDED_BY(mutex_) = 0;
+  boost::unordered_flat_map<UserId, std::size_t> late_of_user_ TUTTI_GUARDED_BY(mutex_);  // of those; never 0
   std::size_t memory_behind_ TUTTI_GUARDED_BY(mutex_) = 0;    // requests with ClientRequest::memory_behind
   std::size_t headers_waiting_ TUTTI_GUARDED_BY(mutex_) = 0;  // ClientRequest::header_waits: they get memory first
   bool pull_memory_left_ TUTTI_GUARDED_BY(mutex_) = true;     // no batch in waiting_for_payload_ was refused memory

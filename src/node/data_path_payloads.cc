@@ -64,7 +64,12 @@ bool DataPath::advance_payload_at(std::size_t index, Effects& effects) {
   const bool asked_before = std::ranges::none_of(engine_batch.without_payload, [](const RequestExtent* extent) {
     return extent->pulls || !extent->request->awaits_payload();
   });
-  if (asked_before && waiting_for_payload_.size() < kMostAlongside) set_aside(engine_batch);
+  // Nor does a user take places one after the other with many clients that do not send.
+  const bool user_is_late =
+      std::ranges::any_of(engine_batch.without_payload, [&](const RequestExtent* extent) TUTTI_REQUIRES(mutex_) {
+        return late_of_user_.contains(extent->request->stamp.user);
+      });
+  if ((asked_before || user_is_late) && waiting_for_payload_.size() < kMostAlongside) set_aside(engine_batch);
   // A few of those that wait let more batches be dispatched. If the memory is held by requests whose other extents are
   // still in the scheduler, all of them do: those extents must be served before memory is released.
   if (!pull_memory_left_ && memory_behind_ > 0) set_aside(engine_batch);
@@ -164,6 +169,7 @@ void DataPath::check_late(ClientRequest& request, TimePoint now) {
   if (now < late_at) return wake_at(late_at);
   if (!std::exchange(request.late, true)) {
     ++request.pulled_payloads->late;
+    ++late_of_user_[request.stamp.user];
     ++late_payloads_;
   }
   if (request.payload == PayloadState::kArriving) return;
@@ -202,6 +208,8 @@ void DataPath::payload_ended(ClientRequest& request) {
   if (std::exchange(request.header_waits, false)) --headers_waiting_;
   if (std::exchange(request.late, false)) {
     --late_payloads_;
+    const auto user = late_of_user_.find(request.stamp.user);
+    if (--user->second == 0) late_of_user_.erase(user);
     if (--request.pulled_payloads->late == 0) unpark(*request.pulled_payloads);
   }
   if (request.payload == PayloadState::kPulled) request.memory = {};

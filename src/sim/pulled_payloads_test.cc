@@ -181,6 +181,23 @@ TEST_F(PulledPayloads, BatchesOfLateClientsDoNotUseTheQueueDepth) {
   EXPECT_EQ(job.failed, 0u);
 }
 
+// Each of them could delay others for kPullPatience.
+TEST_F(PulledPayloads, ManySilentClientsDoNotTakeTurnsInTheQueueDepth) {
+  options_.node.node.depth = 1;
+  start(8_MiB);
+  constexpr int kSilent = 40;
+  for (int i = 0; i < kSilent; ++i) add("s" + std::to_string(i), 128 << 10);
+  Job& job = add("a", 4096);
+  for (int i = 0; i < kSilent; ++i) {
+    write(jobs_[i]);
+    jobs_[i].client->process().pause();
+  }
+  run_for(1ms);
+  write_again_and_again(job, 5);
+  EXPECT_LT(job.longest, 3 * node::DataPath::kPullPatience);
+  EXPECT_EQ(job.failed, 0u);
+}
+
 // The extents of a list are batches, which wait for one payload: all lists are asked for theirs at once.
 TEST_F(PulledPayloads, TheBatchesOfAListTakeOnePlaceOfTheQueueDepth) {
   constexpr std::size_t kLists = 4, kExtents = 32;
