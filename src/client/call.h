@@ -22,8 +22,8 @@ enum class Retry {
 
 // What a node does before it answers. While it reports that it is at work, the client waits longer.
 enum class Work {
-  kBrief,   // is never waited for beyond the request timeout
   kQueued,  // waits in the node's queue: until `give_up`
+  kName,    // waits in the node's queue for names, or in the socket behind what waits: until `give_up`
   kSync,    // until `sync_limit`
 };
 
@@ -55,7 +55,7 @@ struct Call {
   virtual void done(const Result<void>& answered) = 0;
 
   Retry retry = Retry::kNever;
-  Work work = Work::kBrief;
+  Work work = Work::kName;
   std::size_t preferred = 0;               // node to try first
   std::uint64_t file_key = 0;              // 0: none
   std::uint64_t source_key = 0;            // of the file that a copy reads, which is sent with its path; 0: none

@@ -108,6 +108,7 @@ CallPointer Core::ask_node(const Request& request, Retry retry, std::size_t node
   };
   call->report = std::move(done);
   call->retry = retry;
+  call->work = Request::kType == wire::Type::kSyncDirectory ? Work::kSync : Work::kName;
   call->preferred = node;
   router_->submit(call);
   return call;

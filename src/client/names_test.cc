@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <future>
+#include <thread>
 
 #include "base/temporary_directory.h"
 #include "client/fake_node.h"
@@ -89,6 +90,32 @@ TEST_F(NamesTest, ClosingTheClientEndsRequestsWithoutWaiting) {
   client_.reset();
   ASSERT_EQ(result.wait_for(std::chrono::seconds(60)), std::future_status::ready);
   EXPECT_EQ(result.get().error().code, ErrorCode::kStopped);
+}
+
+// They may wait in the socket behind writes for which the node has no memory, or in its queue for names.
+TEST_F(NamesTest, ABusyNodeIsNotLost) {
+  ClientOptions options{.cluster = {}, .application = 77, .job = "test"};
+  nodes_.push_back(std::make_unique<FakeNode>(disk_, "names-test-busy"));
+  options.cluster.nodes.push_back({"names-test-busy", "local:names-test-busy", {0}});
+  options.cluster.request_timeout = std::chrono::milliseconds(300);
+  client_ = Client::connect(options).value();
+  for (const wire::Progress& progress : {wire::Progress{.moving = true}, wire::Progress{.naming = true}}) {
+    const std::string name = progress.moving ? "moving" : "naming";
+    nodes_[0]->stall();
+    auto promise = std::make_shared<std::promise<Result<std::shared_ptr<File>>>>();
+    auto opened = promise->get_future();
+    client_->open_async(name, {.write = true, .create = true, .exclusive = true},
+                        [promise](Result<std::shared_ptr<File>> file) { promise->set_value(std::move(file)); });
+    for (int i = 0; i < 60; ++i) {
+      nodes_[0]->report(progress);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EXPECT_EQ(nodes_[0]->held(), 1u) << "it is sent once";
+    nodes_[0]->go_on();
+    ASSERT_EQ(opened.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+    const auto file = opened.get();
+    EXPECT_TRUE(file) << file.error().message;
+  }
 }
 
 }  // namespace

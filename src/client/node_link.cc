@@ -42,7 +42,7 @@ void NodeLink::connected(Result<net::ConnectionPointer> connection, const std::f
       connection_ = established;
       instance_ = connection_->welcome().instance;
       fence_time_ = std::max(options_.fence_time, connection_->welcome().fence_time);
-      queue_deadline_ = sync_deadline_ = {};
+      queue_deadline_ = sync_deadline_ = name_deadline_ = renewed_ = {};
       new_credit_.reset();
       limits_ = connection_->welcome().limits;
       if (early_credit_.from == connection_) {
@@ -167,7 +167,7 @@ void NodeLink::transmit(Lock& lock, const CallPointer& call, TimePoint now) {
   call->fence_time = fence_time_;
   call->deadline = now + options_.request_timeout;
   // Reads and syncs change nothing and have none. Changes of names have one, also those that may be repeated.
-  if (call->retry != Retry::kAnytime || call->work == Work::kBrief)
+  if (call->retry != Retry::kAnytime || call->work == Work::kName)
     attempt.deadline = node_clock_.node_time(call->deadline);
   if (call->file_key != 0) {
     const bool fresh = known_files_.insert(call->file_key).second;
@@ -209,6 +209,7 @@ std::shared_ptr<Call> make_silent_call(const Request& request) {
     return net::Outgoing{.frame = wire::encode(request, {.tag = attempt.tag})};
   };
   call->report = [](const Result<typename Request::Reply>&) {};
+  call->work = Work::kSync;  // it may wait behind writes: a node that reports progress is not lost
   return call;
 }
 
@@ -238,9 +239,7 @@ void NodeLink::ping() {
     Lock lock(mutex_);
     if (!waiting_.empty()) return;
   }
-  auto call = make_silent_call(wire::HealthRequest{});
-  call->work = Work::kSync;  // it may wait behind writes: a node that reports progress is not lost
-  send_until_timeout(std::move(call));
+  send_until_timeout(make_silent_call(wire::HealthRequest{}));
 }
 
 TimePoint NodeLink::next_deadline() {
@@ -255,10 +254,10 @@ TimePoint NodeLink::next_deadline() {
 
 TimePoint NodeLink::overdue(const Call& call) const {
   switch (call.work) {
-    case Work::kBrief:
-      break;
     case Work::kQueued:
       return std::max(call.deadline, std::min(queue_deadline_, call.give_up));
+    case Work::kName:
+      return std::max(call.deadline, std::min(std::max(queue_deadline_, name_deadline_), call.give_up));
     case Work::kSync:
       return std::min(std::max({call.deadline, queue_deadline_, sync_deadline_}), call.sync_limit);
   }
@@ -275,8 +274,7 @@ NodeLink::Oldest NodeLink::oldest_call() const {
   Oldest oldest;
   for (const auto& slot : sent_)
     if (slot.call && slot.call->submitted < oldest.submitted)
-      oldest = {slot.call->submitted,
-                slot.call->work == Work::kBrief ? TimePoint{} : std::max(queue_deadline_, sync_deadline_)};
+      oldest = {slot.call->submitted, std::max({queue_deadline_, sync_deadline_, name_deadline_})};
   return oldest;
 }
 
@@ -312,9 +310,11 @@ void NodeLink::progress(const net::ConnectionPointer& from, const net::Incoming&
     const TimePoint now = heard_ = clock_.steady();
     node_clock_.sample(progress->head.now, now);
     if (progress->syncing) sync_deadline_ = now + options_.request_timeout;
-    if (!progress->moving || unanswered_ == 0) return;
-    queue_deadline_ = now + options_.request_timeout;
-    renew.deadline = node_clock_.node_time(queue_deadline_);
+    if (progress->naming) name_deadline_ = now + options_.request_timeout;
+    if (progress->moving) queue_deadline_ = now + options_.request_timeout;
+    if ((!progress->moving && !progress->naming) || unanswered_ == 0) return;
+    renewed_ = now + options_.request_timeout;
+    renew.deadline = node_clock_.node_time(renewed_);
   }
   from->send({.frame = wire::encode(renew, {})});
 }
@@ -418,7 +418,8 @@ void NodeLink::closed(const net::ConnectionPointer& connection, const Error& why
     connection_ = nullptr;
     for (auto& slot : sent_) {
       if (!slot.call) continue;
-      if (slot.call->work == Work::kQueued) slot.call->deadline = std::max(slot.call->deadline, queue_deadline_);
+      if (slot.call->work == Work::kQueued || slot.call->work == Work::kName)
+        slot.call->deadline = std::max(slot.call->deadline, renewed_);
       if (slot.call->awaits_pull) slot.call->deadline = {};  // the node has no payload and will never apply it
       (slot.call->unreadable ? unreadable : sent).push_back(take_answered(slot.tag));
     }

@@ -132,8 +132,10 @@ class NodeLink final : public net::Handler {
   net::PeerClock node_clock_ TUTTI_GUARDED_BY(mutex_);                // sampled from the Welcome and from replies
   TimePoint heard_ TUTTI_GUARDED_BY(mutex_);
   // The node's last reports of progress plus the request timeout, on Clock::steady().
-  TimePoint queue_deadline_ TUTTI_GUARDED_BY(mutex_);  // also the deadline of wire::Renew
+  TimePoint queue_deadline_ TUTTI_GUARDED_BY(mutex_);
   TimePoint sync_deadline_ TUTTI_GUARDED_BY(mutex_);
+  TimePoint name_deadline_ TUTTI_GUARDED_BY(mutex_);
+  TimePoint renewed_ TUTTI_GUARDED_BY(mutex_);  // the deadline of the last wire::Renew
   boost::unordered_flat_set<std::uint64_t> known_files_ TUTTI_GUARDED_BY(mutex_);
 };
 

@@ -43,8 +43,8 @@ class DataPath : private CompletionSink {
     Workers* workers;
     std::shared_ptr<net::BufferPool> read_memory;
     Task when_idle{};  // called without locks each time the last reply is sent
-    // Called without locks once per `look_interval` while there are requests.
-    std::function<void(const Progress&)> progress{};
+    // Called without locks once per `look_interval` while there are requests, and again if it returns true.
+    std::function<bool(const Progress&)> progress{};
     Duration look_interval = std::chrono::seconds(1);
     // A dispatched read waits this long for memory, then fails with EAGAIN: the client repeats it.
     Duration memory_patience = std::chrono::seconds(10);
@@ -86,6 +86,8 @@ class DataPath : private CompletionSink {
 
   // Dispatches what the scheduler has ready. Call it after the scheduler was stopped or its policy was switched.
   void pump();
+  // Calls Dependencies::progress after a `look_interval`, also without requests.
+  void look_soon();
   // True if every admitted request has been answered.
   bool idle() const;
 

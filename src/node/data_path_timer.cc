@@ -80,7 +80,16 @@ void DataPath::report_progress() {
   wake_at(next);
   carry_out(effects);
   if (!effects.ready.empty()) pump();
-  if (progress && dependencies_.progress) dependencies_.progress(*progress);
+  if (progress && dependencies_.progress && dependencies_.progress(*progress)) look_soon();
+}
+
+void DataPath::look_soon() {
+  TimePoint look_at = TimePoint::max();
+  {
+    Lock lock(mutex_);
+    if (next_look_ == TimePoint::max()) look_at = next_look_ = clock_.steady() + dependencies_.look_interval;
+  }
+  wake_at(look_at);
 }
 
 bool DataPath::idle() const {

@@ -32,11 +32,7 @@ FileSystem::Links to_links(bool follow) {
 }
 
 // One overload of `perform` per request. It returns the fields of the reply after its head.
-struct Context {
-  FileSystem& root;
-  const FileSystem::Caller& caller;
-  Clock& clock;
-};
+using Context = NamespaceContext;
 
 template <typename Reply>
 Result<Reply> attributes_reply(const Result<struct stat>& status) {
@@ -61,7 +57,7 @@ auto perform(const Context& on, const wire::LookupRequest& request) {
 }
 
 auto perform(const Context& on, const wire::CreateRequest& request) {
-  return attributes_reply<wire::CreateRequest::Reply>(on.root.create({on.caller, request.deadline}, request.path,
+  return attributes_reply<wire::CreateRequest::Reply>(on.root.create(on.change(request.deadline), request.path,
                                                                      {.mode = request.mode,
                                                                       .exclusive = request.exclusive,
                                                                       .truncate = request.truncate,
@@ -70,7 +66,7 @@ auto perform(const Context& on, const wire::CreateRequest& request) {
 
 auto perform(const Context& on, const wire::MakeDirectoryRequest& request) {
   return attributes_reply<wire::MakeDirectoryRequest::Reply>(
-      on.root.make_directory({on.caller, request.deadline}, request.path, request.mode));
+      on.root.make_directory(on.change(request.deadline), request.path, request.mode));
 }
 
 // The reply must fit into a body, even if the client asks for more entries.
@@ -94,11 +90,11 @@ Result<wire::ReadDirectoryReply> perform(const Context& on, const wire::ReadDire
 
 auto perform(const Context& on, const wire::RenameRequest& request) {
   return plain_reply<wire::RenameRequest::Reply>(
-      on.root.rename({on.caller, request.deadline}, {request.from, request.to, request.flags}));
+      on.root.rename(on.change(request.deadline), {request.from, request.to, request.flags}));
 }
 
 auto perform(const Context& on, const wire::UnlinkRequest& request) {
-  return plain_reply<wire::UnlinkRequest::Reply>(on.root.unlink({on.caller, request.deadline}, request.path));
+  return plain_reply<wire::UnlinkRequest::Reply>(on.root.unlink(on.change(request.deadline), request.path));
 }
 
 auto perform(const Context& on, const wire::SyncDirectoryRequest& request) {
@@ -107,7 +103,7 @@ auto perform(const Context& on, const wire::SyncDirectoryRequest& request) {
 
 auto perform(const Context& on, const wire::RemoveDirectoryRequest& request) {
   return plain_reply<wire::RemoveDirectoryRequest::Reply>(
-      on.root.remove_directory({on.caller, request.deadline}, request.path));
+      on.root.remove_directory(on.change(request.deadline), request.path));
 }
 
 auto perform(const Context& on, const wire::SetAttributesRequest& request) {
@@ -119,12 +115,12 @@ auto perform(const Context& on, const wire::SetAttributesRequest& request) {
   if (request.mask & Mask::kAccessed) changes.accessed = to_timespec(request.accessed);
   if (request.mask & Mask::kModified) changes.modified = to_timespec(request.modified);
   return attributes_reply<wire::SetAttributesRequest::Reply>(
-      on.root.change({on.caller, request.deadline}, request.path, to_links(request.follow), changes));
+      on.root.change(on.change(request.deadline), request.path, to_links(request.follow), changes));
 }
 
 auto perform(const Context& on, const wire::SymlinkRequest& request) {
   return attributes_reply<wire::SymlinkRequest::Reply>(
-      on.root.symlink({on.caller, request.deadline}, request.path, request.target));
+      on.root.symlink(on.change(request.deadline), request.path, request.target));
 }
 
 Result<wire::ReadLinkReply> perform(const Context& on, const wire::ReadLinkRequest& request) {
@@ -135,7 +131,7 @@ Result<wire::ReadLinkReply> perform(const Context& on, const wire::ReadLinkReque
 
 auto perform(const Context& on, const wire::LinkRequest& request) {
   return attributes_reply<wire::LinkRequest::Reply>(
-      on.root.link({on.caller, request.deadline}, {request.from, request.to, 0}));
+      on.root.link(on.change(request.deadline), {request.from, request.to, 0}));
 }
 
 Result<wire::GetXattrReply> perform(const Context& on, const wire::GetXattrRequest& request) {
@@ -145,9 +141,8 @@ Result<wire::GetXattrReply> perform(const Context& on, const wire::GetXattrReque
 }
 
 auto perform(const Context& on, const wire::SetXattrRequest& request) {
-  return plain_reply<wire::SetXattrRequest::Reply>(
-      on.root.set_attribute({on.caller, request.deadline}, request.path,
-                            {request.attribute, request.value, static_cast<int>(request.flags)}));
+  return plain_reply<wire::SetXattrRequest::Reply>(on.root.set_attribute(
+      on.change(request.deadline), request.path, {request.attribute, request.value, static_cast<int>(request.flags)}));
 }
 
 Result<wire::ListXattrReply> perform(const Context& on, const wire::ListXattrRequest& request) {
@@ -158,7 +153,7 @@ Result<wire::ListXattrReply> perform(const Context& on, const wire::ListXattrReq
 
 auto perform(const Context& on, const wire::RemoveXattrRequest& request) {
   return plain_reply<wire::RemoveXattrRequest::Reply>(
-      on.root.remove_attribute({on.caller, request.deadline}, request.path, request.attribute));
+      on.root.remove_attribute(on.change(request.deadline), request.path, request.attribute));
 }
 
 Result<wire::StatFsReply> perform(const Context& on, const wire::StatFsRequest&) {
@@ -201,9 +196,8 @@ wire::Attributes to_attributes(const struct stat& status, std::uint64_t generati
           .changed = to_time(status.st_ctim)};
 }
 
-std::vector<std::byte> answer_namespace(FileSystem& root, Clock& clock, const FileSystem::Caller& caller,
-                                        const wire::Header& header, std::span<const std::byte> body) {
-  const Context on{root, caller, clock};
+std::vector<std::byte> answer_namespace(const NamespaceContext& on, const wire::Header& header,
+                                        std::span<const std::byte> body) {
   switch (header.type) {
     case wire::Type::kLookup:
       return answer<wire::LookupRequest>(on, header, body);

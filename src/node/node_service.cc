@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/table.h"
 #include "net/admission.h"
 #include "node/namespace_service.h"
 #include "node/requests.h"
@@ -73,17 +74,18 @@ NodeService::NodeService(const NodeOptions& options, const Dependencies& depende
       write_memory_(net::BufferPool::create(net::WriteMemory(options.write_buffers).with_writes, {})),
       pulled_memory_(net::BufferPool::create(net::WriteMemory(options.write_buffers).pulled)),
       read_memory_(net::BufferPool::create(options.read_buffers)),
-      data_(std::make_unique<DataPath>(DataPath::Dependencies{.world = dependencies.world,
-                                                              .scheduler = scheduler_.get(),
-                                                              .policy_clock = clock_.get(),
-                                                              .engine = dependencies.engine,
-                                                              .files = dependencies.files,
-                                                              .workers = dependencies.workers,
-                                                              .read_memory = read_memory_,
-                                                              .when_idle = dependencies.changed,
-                                                              .progress = [this](const auto& made) { report(made); },
-                                                              .memory_patience = options.memory_patience,
-                                                              .pulled_memory = pulled_memory_})),
+      data_(std::make_unique<DataPath>(
+          DataPath::Dependencies{.world = dependencies.world,
+                                 .scheduler = scheduler_.get(),
+                                 .policy_clock = clock_.get(),
+                                 .engine = dependencies.engine,
+                                 .files = dependencies.files,
+                                 .workers = dependencies.workers,
+                                 .read_memory = read_memory_,
+                                 .when_idle = dependencies.changed,
+                                 .progress = [this](const auto& made) { return report(made); },
+                                 .memory_patience = options.memory_patience,
+                                 .pulled_memory = pulled_memory_})),
       open_files_(options.max_open_files, *dependencies.engine, dependencies.changed),
       credits_(net::WriteMemory(options.write_buffers), Bytes(options.limits.bytes)),
       policy_(options.policy),
@@ -107,7 +109,7 @@ net::ListenOptions NodeService::listen_options(const std::optional<net::ClusterK
   // Called only while the node listens.
   listen.refused = [this](const std::string& address, const Error& why) {
     if (const auto left_out = refusals_.allow(dependencies_.world->clock().steady()))
-      spdlog::warn("{}: refused a login from {}: {}{}", options_.name, address, why.message,
+      spdlog::warn("{}: refused a login from {}: {}{}", options_.name, address, printable(why.message),
                    *left_out > 0 ? fmt::format(" ({} more were not logged)", *left_out) : "");
   };
   listen.instance = net::own_instance();
@@ -298,7 +300,7 @@ void NodeService::resolved(std::unique_ptr<ClientRequest> request, Session& sess
 }
 
 // If the queue moves, all clients are notified: what they have sent may wait in their sockets.
-void NodeService::report(const DataPath::Progress& progress) {
+bool NodeService::report(const DataPath::Progress& progress) {
   clock_->follow();
   {
     Lock lock(credit_mutex_);
@@ -306,7 +308,8 @@ void NodeService::report(const DataPath::Progress& progress) {
   }
   const std::set<net::ConnectionPointer> syncing(progress.syncing.begin(), progress.syncing.end());
   const bool moving = progress.waiting && progress.moving;
-  if (!moving && syncing.empty()) return;
+  const NamesAtWork::Progress names = names_.look();
+  if (!moving && syncing.empty() && names.naming.empty()) return names.any;
   std::vector<net::ConnectionPointer> all;
   {
     Lock lock(mutex_);
@@ -314,9 +317,11 @@ void NodeService::report(const DataPath::Progress& progress) {
   }
   wire::Progress message{.head = {.now = dependencies_.world->clock().steady()}, .moving = moving};
   for (const net::ConnectionPointer& connection : all) {
-    message.syncing = syncing.contains(connection);
-    if (moving || message.syncing) connection->send({.frame = wire::encode(message, {})});
+    message.syncing = syncing.contains(connection) || names.syncing.contains(connection.get());
+    message.naming = names.naming.contains(connection.get());
+    if (moving || message.syncing || message.naming) connection->send({.frame = wire::encode(message, {})});
   }
+  return names.any;
 }
 
 void NodeService::refused(std::unique_ptr<ClientRequest> request, Session& session) {
@@ -351,10 +356,17 @@ void NodeService::receive_namespace(const net::ConnectionPointer& from, const Se
     session->forget(request->key);
     return from->send({.frame = wire::encode(wire::CloseRequest::Reply{}, {.tag = message.header.tag})});
   }
+  using Kind = NamesAtWork::Kind;
+  const Kind kind = message.header.type == wire::Type::kSyncDirectory ? Kind::kDirectorySync : Kind::kName;
+  names_.began(from.get(), session->caller()->uid, kind);
+  data_->look_soon();
   auto shared = std::make_shared<net::Incoming>(std::move(message));
-  dependencies_.workers->post(session->strand(), [this, from, session, shared] {
-    from->send({.frame = answer_namespace(*dependencies_.files, dependencies_.world->clock(), session->caller(),
-                                          shared->header, shared->body)});
+  dependencies_.workers->post(session->strand(), [this, from, session, shared, kind] {
+    const NamespaceContext on{*dependencies_.files, session->caller(), dependencies_.world->clock(),
+                              session->renewed()};
+    auto reply = answer_namespace(on, shared->header, shared->body);
+    names_.ended(from.get(), session->caller()->uid, kind);
+    from->send({.frame = std::move(reply)});
   });
 }
 

@@ -16,6 +16,7 @@
 #include "net/transport.h"
 #include "node/data_path.h"
 #include "node/limit_exchange.h"
+#include "node/names_at_work.h"
 #include "node/node.h"
 #include "node/policy_clock.h"
 #include "node/session.h"
@@ -89,7 +90,7 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
   void resolved(std::unique_ptr<node::ClientRequest> request, node::Session& session) override;
   void refused(std::unique_ptr<node::ClientRequest> request, node::Session& session) override;
   void opened(FileId file, const std::string& path) override;
-  void report(const node::DataPath::Progress& progress);
+  bool report(const node::DataPath::Progress& progress);
   void answer_stat(const node::ClientRequest& request, const node::Session& session);
   bool may_control(const node::Session& session) const;
   std::vector<std::byte> answer_limits(const net::Incoming& message);
@@ -106,6 +107,7 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
   const std::shared_ptr<net::BufferPool> write_memory_, pulled_memory_, read_memory_;
   const std::unique_ptr<node::DataPath> data_;
   node::OpenFiles open_files_;
+  node::NamesAtWork names_;
   std::unique_ptr<node::LimitExchange> exchange_;  // nullptr: no other nodes. Set before the node listens
 
   mutable LogLimit refusals_;  // of refused logins

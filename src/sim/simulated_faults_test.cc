@@ -356,6 +356,33 @@ TEST_F(LimitedJob, NamesDoNotWaitBehindWrites) {
   EXPECT_EQ(failed_, 0u);
 }
 
+// Names of one connection are changed one after another: here for 10 s, with a request timeout of 5 s.
+TEST_F(LimitedJob, NamesMayWaitForOthersLongerThanTheRequestTimeout) {
+  start("*=100/s", 1);
+  for (std::size_t node = 0; node < 3; ++node) cluster_->node(node).process().delay_workers(100ms);
+  std::size_t created = 0;
+  std::string error;
+  for (int i = 0; i < 300; ++i)
+    client_->async().open(std::to_string(i), {.write = true, .create = true, .exclusive = true},
+                          [&](const Result<std::shared_ptr<OpenFile>>& done) {
+                            if (!done) error = done.error().message;
+                            ++created;
+                          });
+  run_until([&] { return created == 300; });
+  EXPECT_EQ(error, "");
+}
+
+TEST_F(LimitedJob, ASyncOfADirectoryMayTakeLongerThanTheRequestTimeout) {
+  start("*=100/s", 1);
+  for (std::size_t node = 0; node < 3; ++node) cluster_->node(node).process().stall_workers(7s);
+  std::optional<Result<void>> synced;
+  const Nanoseconds begin = cluster_->simulator().now();
+  client_->async().sync_directory("", [&](const Result<void>& done) { synced = done; });
+  run_until([&] { return synced.has_value(); });
+  EXPECT_TRUE(*synced) << synced->error().message;
+  EXPECT_LT(Duration(cluster_->simulator().now() - begin), 8s) << "it is sent once";
+}
+
 // A ping waits in the socket behind the writes.
 TEST_F(LimitedJob, ABusyNodeIsNotLostBecauseOfAPing) {
   start("*=3/s");

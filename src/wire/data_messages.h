@@ -184,11 +184,13 @@ struct Progress {
   static constexpr Type kType = Type::kProgress;
   ReplyHead head{};
   bool moving = false;   // the queue moves: all reads, writes and barriers of this connection will be served
-  bool syncing = false;  // a sync of this connection is running
+  bool syncing = false;  // a sync of this connection is running, of a file or of a directory
+  bool naming = false;   // requests for names of this connection wait or run, and get on
 
   void fields(auto& a) {
     a(moving, "moving");
     a(syncing, "syncing");
+    a(naming, "naming");
   }
 };
 

@@ -13,7 +13,7 @@
 namespace tutti::wire {
 
 inline constexpr std::uint32_t kMagic = 0x49545554;  // "TUTI"
-inline constexpr std::uint16_t kVersion = 6;
+inline constexpr std::uint16_t kVersion = 7;
 inline constexpr std::size_t kHeaderSize = 48;
 inline constexpr std::uint32_t kMaxBody = 256 << 10;
 inline constexpr std::uint32_t kMaxPayload = 16 << 20;
