@@ -18,17 +18,6 @@ bool starts_like_a_number(const std::string& cell) {
   return cell[first] >= '0' && cell[first] <= '9';
 }
 
-// Control characters become question marks: those of ASCII, and U+0080 to U+009F, with which a terminal may do the
-// same.
-void make_printable(std::string& text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(at < text.size() ? text[at] : 0); };
-    const bool two_bytes = byte(i) == 0xc2 && byte(i + 1) >= 0x80 && byte(i + 1) < 0xa0;
-    if (two_bytes) text.erase(i + 1, 1);
-    if (two_bytes || byte(i) < 0x20 || byte(i) == 0x7f) text[i] = '?';
-  }
-}
-
 void pad(std::string& line, const std::string& cell, std::size_t to, bool right) {
   const std::string space(to - width(cell), ' ');
   line += right ? space + cell : cell + space;
@@ -36,11 +25,21 @@ void pad(std::string& line, const std::string& cell, std::size_t to, bool right)
 
 }  // namespace
 
+std::string printable(std::string text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(at < text.size() ? text[at] : 0); };
+    const bool two_bytes = byte(i) == 0xc2 && byte(i + 1) >= 0x80 && byte(i + 1) < 0xa0;
+    if (two_bytes) text.erase(i + 1, 1);
+    if (two_bytes || byte(i) < 0x20 || byte(i) == 0x7f) text[i] = '?';
+  }
+  return text;
+}
+
 Table::Table(std::vector<std::string> columns) : columns_(std::move(columns)) {}
 
 void Table::add(std::vector<std::string> row) {
   assert(row.size() == columns_.size());
-  for (std::string& cell : row) make_printable(cell);
+  for (std::string& cell : row) cell = printable(std::move(cell));
   rows_.push_back(std::move(row));
 }
 

@@ -7,6 +7,10 @@
 
 namespace tutti {
 
+// Text of users or peers for logs and terminals. Control characters, which a terminal would carry out, and ends of
+// lines become question marks: those of ASCII, and U+0080 to U+009F.
+std::string printable(std::string text);
+
 class Table {
  public:
   explicit Table(std::vector<std::string> columns);

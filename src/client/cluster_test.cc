@@ -64,6 +64,15 @@ TEST_F(ClusterTest, TheFormerNameOfTheFenceTimeIsReadWithAWarning) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("`lease` is called `fence_time` now"));
 }
 
+TEST_F(ClusterTest, ImpossibleTimesAreRefused) {
+  const std::string node = "[[node]]\nendpoint = 'unix:/x'\ntargets = '0'\n";
+  for (const std::string time : {"request_timeout = '0s'\n", "request_timeout = '1ns'\n", "fence_time = '0s'\n"}) {
+    const auto loaded = load(time + node);
+    ASSERT_FALSE(loaded) << time;
+    EXPECT_THAT(loaded.error().message, HasSubstr("must be at least"));
+  }
+}
+
 TEST_F(ClusterTest, AFullDiskIsReported) {
   Cluster cluster;
   cluster.nodes = {{"a", "unix:/tmp/x.sock", {0}}};

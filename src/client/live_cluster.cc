@@ -21,6 +21,8 @@
 namespace tutti {
 namespace {
 
+constexpr Duration kLeastTimeout = std::chrono::seconds(1), kLeastFence = std::chrono::milliseconds(100);
+
 constexpr TargetId kMostTargets = 65536;
 constexpr std::uint64_t kPage = 4096;
 
@@ -231,6 +233,10 @@ Result<ClusterFile> load_cluster_file(const std::string& given) {
     print_error("tutti: {}: `lease` is called `fence_time` now\n", path);
     cluster.fence_time = old;
   }
+  if (cluster.request_timeout < kLeastTimeout)
+    root.mistake("request_timeout", "must be at least 1s; nodes report once per second that they are at work");
+  if (cluster.fence_time < kLeastFence)
+    root.mistake("fence_time", "must be at least 100ms; a node that is stopped for longer ends");
   file.written_by_up = root.boolean("written_by_up", false);
   file.defaults = read_defaults(root.section("defaults"), base);
   std::size_t index = 0;

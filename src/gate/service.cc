@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/table.h"
 #include "gate/status.h"
 
 namespace tutti::gate {
@@ -18,11 +19,9 @@ constexpr std::uint64_t kUnproven = UINT64_MAX;                  // no job has t
 constexpr Duration kStatusFor = std::chrono::milliseconds(100);  // a status document is reused for this long
 
 // For logs and terminals.
-std::string printable(std::string name) {
+std::string printable_name(std::string name) {
   name.resize(std::min(name.size(), kMaxJobName));
-  std::ranges::replace_if(
-      name, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return name;
+  return printable(std::move(name));
 }
 
 ErrorCode code_of(Refusal refusal) {
@@ -184,7 +183,7 @@ void GateService::open(HandledRequest& request) {
     *it->second = {.id = id,
                    .number = message->session,
                    .job = {.user = user, .number = counted_number(request.from->peer(), message->number)},
-                   .name = printable(request.from->peer().job),
+                   .name = printable_name(request.from->peer().job),
                    .process = message->process};
   } else {  // the client reconnected before its old connection was closed
     if (it->second->connection) {

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "base/table.h"
 #include "net/crypto.h"
 #include "net/munge.h"
 
@@ -57,7 +58,7 @@ NodeHandshake::Step NodeHandshake::hello(const wire::Header& header, std::span<c
   hello_.assign(body.begin(), body.end());
   if (!hello->node.empty() && hello->node != options_.node) {
     return refuse({ErrorCode::kDenied, fmt::format("this is node {}, not {}: compare the endpoints in cluster.toml",
-                                                   options_.node, hello->node)});
+                                                   options_.node, printable(hello->node))});
   }
   peer_.job = std::move(hello->job);
   claim_ = std::move(hello->claim);

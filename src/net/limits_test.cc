@@ -200,6 +200,39 @@ TEST_F(LimitsTest, NoticesThatAPeerDoesNotReadDoNotStopItsRequests) {
   EXPECT_TRUE(wait([&] { return server_.received_ == 2; }));
 }
 
+// No user takes all connections, and root can always connect.
+TEST_F(LimitsTest, ConnectionsOfSomeUsersLeaveRoomForOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";
+  std::atomic<std::size_t> refused{0};
+  listen({.max_connections = 16, .max_connections_per_user = 16, .refused = [&](const std::string&, const Error&) {
+            ++refused;
+          }});
+  const auto connect_as = [&](long user) {                 // false: refused
+    EXPECT_EQ(::syscall(SYS_setresuid, -1, user, -1), 0);  // of this thread
+    auto socket = connect_to(endpoint_, steady_now() + 5s);
+    EXPECT_EQ(::syscall(SYS_setresuid, -1, 0, -1), 0);
+    (void)send_frame(socket->file(), wire::encode(wire::Hello{.methods = 2}, {}), steady_now() + 5s);
+    const auto answer = receive_frame(socket->file(), steady_now() + 5s);
+    const auto welcome = answer ? wire::decode<wire::Welcome>(answer->header, answer->body) : Failure(answer.error());
+    if (!welcome || welcome->head.status != wire::kOk) return std::optional<Socket>();
+    return std::optional(std::move(*socket));
+  };
+  std::vector<Socket> open;
+  for (const long user : {65534L, 65533L, 65532L}) {
+    std::size_t connections = 0;
+    for (int i = 0; i < 20; ++i)
+      if (auto socket = connect_as(user)) open.push_back(std::move(*socket)), ++connections;
+    EXPECT_GE(connections, 2u) << user;
+    EXPECT_LE(connections, 8u) << user;
+  }
+  EXPECT_GT(refused, 0u) << "refusals are reported";
+  for (int i = 0; i < 20; ++i) {
+    auto socket = connect_as(0);
+    ASSERT_TRUE(socket);
+    open.push_back(std::move(*socket));
+  }
+}
+
 // The payload of a large write and the replies of the small ones never come: the small payloads of one user wait.
 TEST_F(LimitsTest, SmallPayloadsOfOneUserLeaveMemoryForOthers) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";

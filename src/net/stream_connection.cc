@@ -37,11 +37,27 @@ void ListenerState::forget(StreamConnection* key) {
 }
 
 bool ListenerState::add_user(std::optional<std::uint32_t> user) {
-  std::size_t most = user ? options.max_connections_per_user : std::max<std::size_t>(options.max_connections / 4, 1);
-  if (user == 0U || user == ::geteuid()) most = SIZE_MAX;
   Lock lock(mutex);
   User& entry = users[user];
-  return entry.connections < most ? (++entry.connections, true) : false;
+  if (administers(user)) {
+    ++entry.connections;
+    return true;
+  }
+  const std::size_t most =
+      user ? options.max_connections_per_user : std::max<std::size_t>(options.max_connections / 4, 1);
+  const std::size_t left = options.max_connections - std::min(options.max_connections, open.size());
+  if (entry.connections >= most || (entry.connections > 0 && entry.connections >= left)) return false;
+  ++entry.connections;
+  return true;
+}
+
+bool ListenerState::administers(std::optional<std::uint32_t> user) {
+  return user == 0U || user == ::geteuid();
+}
+
+bool ListenerState::has_room(std::optional<std::uint32_t> user) {
+  Lock lock(mutex);
+  return open.size() < options.max_connections + (administers(user) ? kKeptForAdministrators : 0);
 }
 
 void ListenerState::remove_user(std::optional<std::uint32_t> user) {

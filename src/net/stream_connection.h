@@ -54,7 +54,12 @@ struct ListenerState {
   std::atomic<std::size_t> connections{0};        // authenticated
 
   void remember(StreamConnection* key, const std::weak_ptr<StreamConnection>& connection);
-  // Counts a connection of this user (nothing: not authenticated yet). False: it has too many.
+  // Connections beyond max_connections that are kept for root and the node's own user, on sockets that tell the user.
+  static constexpr std::size_t kKeptForAdministrators = 64;
+  static bool administers(std::optional<std::uint32_t> user);
+  bool has_room(std::optional<std::uint32_t> user);  // for one more connection
+  // Counts a connection of this user (nothing: not authenticated yet). False: it has too many. No user has more than
+  // are left for the others.
   bool add_user(std::optional<std::uint32_t> user);
   void remove_user(std::optional<std::uint32_t> user);
   // Of a user with a connection.

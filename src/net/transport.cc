@@ -39,13 +39,14 @@ class Acceptor {
     tune(socket.file());
     Lock lock(mutex_);
     if (closed_) return;
-    {
-      Lock open(state_->mutex);
-      if (state_->open.size() >= state_->options.max_connections) return;  // closes the socket
-    }
     auto known = peer_identity(socket.file());
-    if (!state_->add_user(known ? std::optional(known->uid) : std::nullopt)) return;
+    const auto user = known ? std::optional(known->uid) : std::nullopt;
     auto address = peer_address(socket.file());
+    if (!state_->has_room(user)) return refuse(socket, address, "the node has too many connections");
+    if (!state_->add_user(user)) {
+      const std::string whose = user ? "user " + std::to_string(*user) : "clients that are not authenticated yet";
+      return refuse(socket, address, "too many connections of " + whose);
+    }
     const auto& loop = loops_[next_++ % loops_.size()];
     StreamConnection::accepted(loop, socket.release(), state_, std::move(address), std::move(known))->start();
   }
@@ -67,6 +68,14 @@ class Acceptor {
   }
 
  private:
+  // The client is told why if its socket takes the message at once; it has not sent anything yet.
+  void refuse(const Socket& socket, const std::string& address, const std::string& why) {
+    const wire::ReplyHead head{.status = EAGAIN, .message = why, .timing = {}, .now = {}};
+    const auto frame = wire::encode_failure(wire::Type::kWelcome, 0, head);
+    (void)::send(socket.file(), frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (state_->options.refused) state_->options.refused(address, {ErrorCode::kFull, why});
+  }
+
   const Loops loops_;
   const std::shared_ptr<ListenerState> state_;
   Mutex mutex_;
