@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <pwd.h>
 #include <sys/fsuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -80,21 +79,6 @@ Result<void> may_act_for(const Credentials& credentials) {
                           "not user {}",
                           own_credentials().uid, credentials.uid),
               EACCES);
-}
-
-std::vector<gid_t> groups_of(uid_t uid, gid_t gid) {
-  std::vector<char> text(16384);
-  passwd entry{};
-  passwd* found = nullptr;
-  if (getpwuid_r(uid, &entry, text.data(), text.size(), &found) != 0 || found == nullptr) return {};
-  int count = 64;
-  std::vector<gid_t> groups(static_cast<std::size_t>(count));
-  if (getgrouplist(found->pw_name, gid, groups.data(), &count) < 0) {
-    groups.resize(static_cast<std::size_t>(count));
-    if (getgrouplist(found->pw_name, gid, groups.data(), &count) < 0) return {};
-  }
-  groups.resize(static_cast<std::size_t>(count));
-  return groups;
 }
 
 ActingAs::ActingAs(const Credentials& credentials) {

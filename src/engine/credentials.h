@@ -26,9 +26,6 @@ const Credentials& own_credentials();
 // serve only its own user.
 Result<void> may_act_for(const Credentials& credentials);
 
-// The supplementary groups of `uid` in this machine's user database, for clients on other machines.
-std::vector<gid_t> groups_of(uid_t uid, gid_t gid);
-
 // During its lifetime the kernel checks file system calls of this thread (only) against `credentials`. Must not be
 // nested.
 class ActingAs {

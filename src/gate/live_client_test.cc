@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "base/testing.h"
 #include "gate/live_address.h"
 #include "gate/test_gate.h"
 
@@ -231,7 +232,7 @@ TEST_F(LiveGateClientTest, ASocketOfAnotherUserIsNotTrusted) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer does not support threads after fork()";
 #endif
-  if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  TUTTI_NEEDS(geteuid() == 0, "root: to become another user");
   ASSERT_EQ(chmod(directory_.path().c_str(), 01777), 0);
   const std::string address = directory_ / "stolen.sock";
   int ready[2];

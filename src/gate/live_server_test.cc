@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "base/json.h"
+#include "base/testing.h"
 #include "gate/live_address.h"
 #include "gate/live_client.h"
 #include "gate/test_gate.h"
@@ -294,7 +295,7 @@ std::unique_ptr<TestJob> job_of_nobody(const TestGate& gate, TestJob::As as) {
 }
 
 TEST_F(GateServerTest, AProcessJoinsNoTurnOfAnotherJob) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";
+  TUTTI_NEEDS(::geteuid() == 0, "root: to connect as another user");
   std::filesystem::permissions(directory_.path(), std::filesystem::perms(0755));
   std::atomic<ApplicationId> cgroup{6};
   const auto local_job = [&](int, UserId) -> net::LocalJob { return std::optional(cgroup.load()); };
@@ -314,7 +315,7 @@ TEST_F(GateServerTest, AProcessJoinsNoTurnOfAnotherJob) {
 }
 
 TEST_F(GateServerTest, WithoutTheBatchSystemAllJobsOfAUserAreOne) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";
+  TUTTI_NEEDS(::geteuid() == 0, "root: to connect as another user");
   struct NoAnswer : net::BatchSystem {
     Result<bool> owns(UserId, ApplicationId) override { return fail(ErrorCode::kTimeout, "no answer"); }
   };

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/testing.h"
 #include "net/admission.h"
 #include "net/handshake.h"
 #include "net/socket.h"
@@ -202,7 +203,7 @@ TEST_F(LimitsTest, NoticesThatAPeerDoesNotReadDoNotStopItsRequests) {
 
 // No user takes all connections, and root can always connect.
 TEST_F(LimitsTest, ConnectionsOfSomeUsersLeaveRoomForOthers) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";
+  TUTTI_NEEDS(::geteuid() == 0, "root: to connect as another user");
   std::atomic<std::size_t> refused{0};
   listen({.max_connections = 16, .max_connections_per_user = 16, .refused = [&](const std::string&, const Error&) {
             ++refused;
@@ -235,7 +236,7 @@ TEST_F(LimitsTest, ConnectionsOfSomeUsersLeaveRoomForOthers) {
 
 // The payload of a large write and the replies of the small ones never come: the small payloads of one user wait.
 TEST_F(LimitsTest, SmallPayloadsOfOneUserLeaveMemoryForOthers) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";
+  TUTTI_NEEDS(::geteuid() == 0, "root: to connect as another user");
   server_.silent_ = true;
   listen({});
   std::vector<Socket> greedy;
@@ -255,7 +256,7 @@ TEST_F(LimitsTest, SmallPayloadsOfOneUserLeaveMemoryForOthers) {
 // A connection that owes a payload need not wait for memory of its user: the payload is behind its other requests.
 // These must not use the memory of other users.
 TEST_F(LimitsTest, RequestsBeforePayloadsThatAreNotSentLeaveMemoryForOthers) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to connect as another user";
+  TUTTI_NEEDS(::geteuid() == 0, "root: to connect as another user");
   server_.silent_ = true;
   server_.notices_ = 1;  // each write is asked for a payload
   listen({});

@@ -5,8 +5,10 @@
 #include <grp.h>
 #include <pwd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #ifdef TUTTI_HAVE_MUNGE
 #include <munge.h>
@@ -17,6 +19,8 @@ namespace tutti::net {
 #ifdef TUTTI_HAVE_MUNGE
 
 namespace {
+
+constexpr std::size_t kMostEntry = 1 << 20;  // bytes of a user's entry
 
 class Context {
  public:
@@ -39,14 +43,19 @@ class Context {
 
 // MUNGE authenticates uid and gid. The other groups are looked up on this machine.
 void add_groups(wire::Identity& identity) {
-  char text[4096];
+  std::vector<char> text(4096);
   passwd entry{};
   passwd* found = nullptr;
-  if (::getpwuid_r(identity.uid, &entry, text, sizeof text, &found) != 0 || found == nullptr) return;
-  gid_t groups[1024];
-  int count = 1024;
-  if (::getgrouplist(entry.pw_name, identity.gid, groups, &count) < 0) return;
-  identity.groups.assign(groups, groups + count);
+  while (::getpwuid_r(identity.uid, &entry, text.data(), text.size(), &found) == ERANGE && text.size() < kMostEntry)
+    text.resize(2 * text.size());
+  if (found == nullptr) return;
+  int count = 64;
+  std::vector<gid_t> groups(static_cast<std::size_t>(count));
+  if (::getgrouplist(entry.pw_name, identity.gid, groups.data(), &count) < 0) {
+    groups.resize(static_cast<std::size_t>(count));  // the first call has counted them
+    if (::getgrouplist(entry.pw_name, identity.gid, groups.data(), &count) < 0) return;
+  }
+  identity.groups.assign(groups.begin(), groups.begin() + count);
 }
 
 class MungeService final : public CredentialService {

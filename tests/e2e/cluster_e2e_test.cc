@@ -18,6 +18,7 @@
 
 #include "base/prng.h"
 #include "base/temporary_directory.h"
+#include "base/testing.h"
 #include "base/units.h"
 #include "node/control.h"
 #include "node/pid_file.h"
@@ -234,7 +235,7 @@ TEST_F(ClusterTest, StoppingLosesNoAcknowledgedWrite) {
 }
 
 TEST_F(ClusterTest, PermissionsOfTheFileSystemApply) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs the right to act for others";
+  TUTTI_NEEDS(geteuid() == 0, "root: to act for other users");
   up({"--nodes", "2"});
   { std::ofstream(files_ + "private") << "private"; }
   chmod((files_ + "private").c_str(), 0600);
@@ -333,7 +334,7 @@ TEST_F(ClusterTest, OverTcpClientsWithoutTheKeyAreRefused) {
 }
 
 TEST_F(ClusterTest, AUnixSocketOfAnotherUserIsNotTrusted) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  TUTTI_NEEDS(geteuid() == 0, "root");
   fs::create_directories(files_);
   chown(files_.c_str(), 4711, 4711);
   chmod(base_.path().c_str(), 0755);
@@ -377,7 +378,7 @@ class Munged {
 };
 
 TEST_F(ClusterTest, MungeAuthenticatesClientsAndNodes) {
-  if (geteuid() != 0 || run({"munged", "--version"}).status != 0) GTEST_SKIP() << "needs root and Debian's munge";
+  TUTTI_NEEDS(geteuid() == 0 && run({"munged", "--version"}).status == 0, "root and Debian's munge");
   const Munged right(base_ / "right", 'r'), wrong(base_ / "wrong", 'w');
   ASSERT_TRUE(right.ready() && wrong.ready());
   fs::create_directories(files_);

@@ -15,6 +15,7 @@
 
 #include "base/prng.h"
 #include "base/temporary_directory.h"
+#include "base/testing.h"
 #include "processes.h"
 
 namespace tutti {
@@ -502,7 +503,7 @@ TEST_F(TransferTest, ATransferSurvivesTheLossOfANode) {
 }
 
 TEST_F(TransferTest, ReadOnlyFilesAreNotReplaced) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs the right to act for others";
+  TUTTI_NEEDS(geteuid() == 0, "root: to act for other users");
   up();
   const Words as_user{"setpriv", "--reuid", "4711", "--regid", "4711", "--clear-groups"};
   write(base_ / "new", "new content");
