@@ -140,7 +140,7 @@ Result<JobTrace> load_jobs(const std::string& path) {
   if (looks_binary(text)) return jobs_of_recordings(path);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || text[first] != '#') return parse_coflows(text, path);
-  const auto recording = trace::parse_dxt(text, path, trace::Names::kPaths);
+  const auto recording = trace::parse_dxt(text, path, trace::Names::kPaths, trace::DxtRows::kWhole);
   if (!recording) return Failure(recording.error());
   return jobs_of(*recording, path);
 }

@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "sim/simulation.h"
+#include "trace/dxt.h"
 
 namespace tutti::sim {
 namespace {
@@ -120,6 +121,23 @@ TEST(Replay, RowsThatEndWhenTheNextStartsAreAClosedLoop) {
   const auto outcome = replay(trace, {.policy = {}, .device = FixedFigures{10ms, 0}, .depth = 4});
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->makespan, 100ms);
+}
+
+// A row over two OSTs is served by both at once, and the next row of the process waits for the slower one.
+TEST(Replay, RowsOfDarshanAreServedByAllTheirOsts) {
+  constexpr std::string_view kLog =
+      "# DXT, file_id: 1, file_name: /a\n"
+      "# DXT, Lustre stripe_size: 1000000, Lustre stripe_count: 2\n"
+      "# DXT, Lustre OST obdidx: 5 6\n"
+      " X_POSIX 0 write 0 0 1500000 0.1 0.2 [  5] [  6]\n"
+      " X_POSIX 0 write 1 2000000 2000000 0.2 0.3 [  5] [  6]\n";
+  const auto duration = [&](trace::DxtRows rows) {
+    const auto recording = trace::parse_dxt(kLog, "log", trace::Names::kPaths, rows);
+    const auto outcome = replay(recording->trace, Recorded::options("fifo"));
+    return outcome->phases.at(0).duration();
+  };
+  EXPECT_EQ(duration(trace::DxtRows::kSplit), 2 * (100us + 1000us));
+  EXPECT_EQ(duration(trace::DxtRows::kWhole), 100us + 1500us + 100us + 2000us);
 }
 
 TEST(Replay, WorksWithoutRequestsAndReportsUnknownPolicies) {

@@ -55,7 +55,7 @@ TEST(Dxt, ReadsRowsOfOneLayerPerFile) {
   EXPECT_EQ(recording->facts.at("nprocs"), "2");
   EXPECT_EQ(recording->start, TimePoint(1580000000s + 5ms));
   const auto& requests = recording->trace.requests;
-  ASSERT_THAT(requests, SizeIs(5));
+  ASSERT_THAT(requests, SizeIs(6));
   EXPECT_EQ(requests[0].process, 1u);
   EXPECT_EQ(requests[0].time, 0s);
   EXPECT_EQ(requests[0].completed, 5ms);
@@ -63,11 +63,129 @@ TEST(Dxt, ReadsRowsOfOneLayerPerFile) {
   EXPECT_EQ(requests[0].offset, 8388608u);
   EXPECT_EQ(requests[1].time, 5ms);
   EXPECT_EQ(requests[1].target, 3u);
+  EXPECT_EQ(requests[4].direction, Direction::kRead);
+  EXPECT_EQ(requests[5].file, 1u);
+  EXPECT_EQ(requests[5].length, Bytes(512));
+  EXPECT_EQ(recording->facts.at("mount_0"), "/scratch lustre");
+}
+
+// Target, offset and length of a request.
+std::vector<std::string> pieces(const Recording& recording) {
+  std::vector<std::string> texts;
+  for (const TraceRequest& request : recording.trace.requests)
+    texts.push_back(fmt::format("{}: {}+{}", request.target, request.offset, request.length.count()));
+  return texts;
+}
+
+std::vector<std::string> pieces_of(const std::string& text, DxtRows rows = DxtRows::kSplit) {
+  const auto recording = parse_dxt(text, "x", Names::kPaths, rows);
+  return recording ? pieces(*recording) : std::vector<std::string>{recording.error().message};
+}
+
+TEST(Dxt, SplitsARowIntoOneRequestForEachOst) {
+  const auto recording = parse_dxt(kLog, "log.txt", Names::kPaths);
+  ASSERT_TRUE(recording);
+  const auto& requests = recording->trace.requests;
   EXPECT_EQ(requests[2].target, 7u);
-  EXPECT_EQ(requests[2].length, Bytes(2097152));
-  EXPECT_EQ(requests[3].direction, Direction::kRead);
-  EXPECT_EQ(requests[4].file, 1u);
-  EXPECT_EQ(requests[4].length, Bytes(512));
+  EXPECT_EQ(requests[2].offset, 1048576u);
+  EXPECT_EQ(requests[2].length, Bytes(1048576));
+  EXPECT_EQ(requests[3].target, 3u);
+  EXPECT_EQ(requests[3].offset, 2097152u);
+  EXPECT_EQ(requests[3].length, Bytes(1048576));
+  for (const std::size_t piece : {2, 3}) {
+    EXPECT_EQ(requests[piece].time, 25ms);
+    EXPECT_EQ(requests[piece].completed, 45ms);
+    EXPECT_EQ(requests[piece].process, 0u);
+  }
+}
+
+const std::string kEightOsts =
+    "# DXT, file_id: 1, file_name: /a\n"
+    "# DXT, Lustre stripe_size: 1000, Lustre stripe_count: 8\n"
+    "# DXT, Lustre OST obdidx: 21 3 5 40 7 9 11 13\n";
+
+TEST(Dxt, SplitsRowsOverEightOsts) {
+  // From the middle of one stripe to the middle of another one, and once around: the first OST has parts of two
+  // stripes.
+  EXPECT_THAT(pieces_of(kEightOsts + " X_POSIX 0 write 0 6500 2000 0.1 0.2 [ 11] [ 13] [ 21]\n"),
+              ElementsAre("11: 6500+500", "13: 7000+1000", "21: 8000+500"));
+  EXPECT_THAT(pieces_of(kEightOsts + " X_POSIX 0 write 0 500 8000 0.1 0.2 [ 21]\n"),
+              ElementsAre("21: 500+1000", "3: 1000+1000", "5: 2000+1000", "40: 3000+1000", "7: 4000+1000",
+                          "9: 5000+1000", "11: 6000+1000", "13: 7000+1000"));
+  EXPECT_THAT(pieces_of(kEightOsts + " X_POSIX 0 write 0 0 80100 0.1 0.2\n"),
+              ElementsAre("21: 0+10100", "3: 1000+10000", "5: 2000+10000", "40: 3000+10000", "7: 4000+10000",
+                          "9: 5000+10000", "11: 6000+10000", "13: 7000+10000"));
+  EXPECT_THAT(pieces_of(kEightOsts + " X_POSIX 0 write 0 6500 2000 0.1 0.2 [ 11] [ 13] [ 21]\n", DxtRows::kWhole),
+              ElementsAre("11: 6500+2000"));
+}
+
+TEST(Dxt, SplitsRowsByComponents) {
+  const std::string components =
+      "# DXT, file_id: 1, file_name: /a\n"
+      "# DXT, Lustre stripe components:\n"
+      "#\t[Component 1] stripe_ext: 0 - 1000, stripe_size: 1000, stripe_count: 1, OSTs: 4\n"
+      "#\t[Component 2] stripe_ext: 1000 - EOF, stripe_size: 500, stripe_count: 3, OSTs: 7, 8, 9\n"
+      "#\t[Component 3] stripe_ext: 5000 - EOF, stripe_size: 500, stripe_count: 0, OSTs:\n";
+  EXPECT_THAT(pieces_of(components + " X_POSIX 0 write 0 400 1700 0.1 0.2 [  4] [  9] [  7] [  8]\n"),
+              ElementsAre("4: 400+600", "9: 1000+500", "7: 1500+500", "8: 2000+100"));
+  EXPECT_THAT(pieces_of(components + " X_POSIX 0 write 0 6000 100 0.1 0.2\n"), ElementsAre("7: 6000+100"));
+}
+
+TEST(Dxt, DividesRowsEquallyIfTheLayoutIsNotKnown) {
+  const std::string file = "# DXT, file_id: 1, file_name: /a\n";
+  const std::string row = " X_POSIX 0 write 0 6500 2000 0.1 0.2 [ 11] [ 13] [ 21]  140234567\n";
+  const auto equally = ElementsAre("11: 6500+667", "13: 7167+667", "21: 7834+666");
+  EXPECT_THAT(pieces_of(file + row), equally);
+  EXPECT_THAT(pieces_of(file + "# DXT, Lustre stripe_size: 1000, Lustre stripe_count: 8\n" + row), equally);
+  EXPECT_THAT(pieces_of(file + "# DXT, Lustre OST obdidx: 11 13 21\n" + row), equally);
+  // Two components with the same bytes: mirrors.
+  EXPECT_THAT(
+      pieces_of(file + "# [Component 1] stripe_size: 9, OSTs: 1\n# [Component 2] stripe_size: 9, OSTs: 2\n" + row),
+      equally);
+  // Fewer bytes than OSTs, brackets without a number, no OST at all.
+  EXPECT_THAT(pieces_of(file + " X_POSIX 0 write 0 5 2 0.1 0.2 [1] [2] [3]\n"), ElementsAre("1: 5+1", "2: 6+1"));
+  EXPECT_THAT(pieces_of(file + " X_POSIX 0 write 0 5 2 0.1 0.2 [] [x] [2] [70000] [\n"), ElementsAre("2: 5+2"));
+  EXPECT_THAT(pieces_of(file + " X_POSIX 0 write 0 5 2 0.1 0.2 N/A\n"), ElementsAre("0: 5+2"));
+  // The row begins on another OST than the layout says.
+  EXPECT_THAT(pieces_of(kEightOsts + " X_POSIX 0 write 0 6500 2000 0.1 0.2 [ 99] [ 98]\n"),
+              ElementsAre("99: 6500+1000", "98: 7500+1000"));
+}
+
+TEST(Dxt, TellsMountsApart) {
+  const auto recording = parse_dxt(
+      "# mount entry:\t/home\tnfs\n# mount entry:\t/scratch\tlustre\n# mount entry:\t/\text4\n"
+      "# DXT, file_id: 1, file_name: /home/a\n"
+      " X_POSIX 0 write 0 0 1 0.1 0.2\n"
+      "# DXT, file_id: 2, file_name: /scratch/a\n"
+      " X_POSIX 0 write 0 0 1 0.2 0.3 [  3]\n"
+      "# DXT, file_id: 3, file_name: /work/a\n"
+      "# DXT, mnt_pt: /work, fs_type: lustre\n"
+      " X_POSIX 0 write 0 0 1 0.3 0.4 [  3]\n"
+      "# DXT, file_id: 4, file_name: /scratch2/a\n"
+      " X_POSIX 0 write 0 0 1 0.4 0.5\n",
+      "x", Names::kPaths);
+  ASSERT_TRUE(recording);
+  EXPECT_THAT(pieces(*recording), ElementsAre("131072: 0+1", "3: 0+1", "65539: 0+1", "196608: 0+1"));
+  EXPECT_EQ(recording->facts.at("mount_0"), "/scratch lustre");
+  EXPECT_EQ(recording->facts.at("mount_65536"), "/work lustre");
+  EXPECT_EQ(recording->facts.at("mount_131072"), "/home nfs");
+  EXPECT_EQ(recording->facts.at("mount_196608"), "/ ext4");
+}
+
+TEST(Dxt, ReportsLayoutsThatCannotBeUsed) {
+  const auto recording = parse_dxt(
+      "# DXT, file_id: 1, file_name: /a\n"
+      "# DXT, Lustre stripe_size: 0, Lustre stripe_count: 2\n"
+      "# DXT, Lustre OST obdidx: 1 -1\n"
+      "#\t[Component 1] stripe_ext: 9 - 4, stripe_size: 5, stripe_count: 3, OSTs: 7\n"
+      "#\t[Component 2] stripe_ext: 0 - EOF, stripe_size: 5, stripe_count: 3, OSTs: 7\n"
+      " X_POSIX 0 write 0 0 10 0.1 0.2\n",
+      "x", Names::kPaths);
+  ASSERT_TRUE(recording);
+  EXPECT_THAT(recording->problems.texts(),
+              ElementsAre(HasSubstr("x: line 2: stripe_size is not"), HasSubstr("line 3: an OST is not"),
+                          HasSubstr("line 4: stripe_ext is not"), HasSubstr("line 5: stripe_count is not")));
+  EXPECT_THAT(pieces(*recording), ElementsAre("7: 0+10"));
 }
 
 TEST(Dxt, AcceptsLinesOfComponentsAndWindowsLineEnds) {
