@@ -15,13 +15,15 @@
 #include "base/units.h"
 #include "lab/answer.h"
 #include "lab/report.h"
+#include "policy_choice.h"
+#include "sched/policy.h"
 #include "sim/replay.h"
 
 namespace tutti::cli {
 namespace {
 
 struct ReplayArguments {
-  std::vector<std::string> files, policies{"fifo", "window", "concert"};
+  std::vector<std::string> files, policies{"fifo", "window", "concert"}, assignments;
   std::string align = "clock", device = "calibrated", html;
   std::uint32_t depth = 0;
   Duration gap = trace::kDefaultGap;
@@ -71,7 +73,8 @@ Distance distance(const sim::ReplayOutcome& outcome, bool odd_only) {
 }
 
 struct WhatIf {
-  std::string recorded_policy;
+  sim::PolicyChoice recorded_policy;
+  std::string options_text;  // why the options of the recorded policy are not known; empty: they are
   DeviceFigures device{};
   std::string device_text;
   unsigned depth = 16;
@@ -115,10 +118,9 @@ Result<void> choose_device(const ReplayArguments& arguments, const trace::Record
 }
 
 Result<sim::ReplayOutcome> run_policy(const ReplayArguments& arguments, const trace::Recording& recording,
-                                      const std::string& policy, const WhatIf& what) {
-  return sim::replay(
-      recording.trace,
-      {.policy = {.name = policy, .options = {}}, .device = what.device, .depth = what.depth, .gap = arguments.gap});
+                                      const sim::PolicyChoice& policy, const WhatIf& what) {
+  return sim::replay(recording.trace,
+                     {.policy = policy, .device = what.device, .depth = what.depth, .gap = arguments.gap});
 }
 
 // Calibrates on every second phase and replays the others.
@@ -132,10 +134,44 @@ Result<Distance> check_held_out(const ReplayArguments& arguments, const trace::R
   return distance(*outcome, true);
 }
 
+// The options of the recorded policy, if all its servers had the same.
+void find_recorded_policy(const trace::Recording& recording, WhatIf& result) {
+  const std::string policy = fact(recording, "policy");
+  if (policy.empty()) return;
+  result.recorded_policy.name = policy;
+  const auto options = recording.facts.find("policy_options");
+  if (options == recording.facts.end()) {
+    result.options_text = "its options were not recorded: defaults are used";
+    return;
+  }
+  const auto parsed = parse_json(options->second);  // several values with commas between them cannot be parsed
+  if (!parsed) {
+    result.options_text = "servers had different options: defaults are used";
+    return;
+  }
+  for (const auto& [name, value] : parsed->members()) result.recorded_policy.options[name] = value.text();
+}
+
+Result<std::vector<sim::PolicyChoice>> choose_policies(const ReplayArguments& arguments) {
+  std::vector<sim::PolicyChoice> choices;
+  for (const std::string& text : arguments.policies) {
+    auto choice = parse_policy_choice(text);
+    if (!choice) return Failure(choice.error());
+    choices.push_back(std::move(*choice));
+  }
+  for (const std::string& assignment : arguments.assignments)
+    if (auto set = set_policy_option(assignment, choices); !set) return Failure(set.error());
+  for (const sim::PolicyChoice& choice : choices)
+    if (auto policy = make_policy(choice.name, choice.options, {}); !policy) return Failure(policy.error());
+  return choices;
+}
+
 Result<WhatIf> ask(const ReplayArguments& arguments, const trace::Recording& recording) {
+  const auto choices = choose_policies(arguments);
+  if (!choices) return Failure(choices.error());
   WhatIf result;
   const std::string policy = fact(recording, "policy"), depth = fact(recording, "depth");
-  result.recorded_policy = policy.empty() ? "fifo" : policy;
+  find_recorded_policy(recording, result);
   if (arguments.depth > 0)
     result.depth = arguments.depth;
   else
@@ -148,16 +184,17 @@ Result<WhatIf> ask(const ReplayArguments& arguments, const trace::Recording& rec
   auto held_out = check_held_out(arguments, recording, result);
   if (!held_out) return Failure(held_out.error());
   result.held_out = *held_out;
-  result.recorded.policy = fmt::format("recorded ({})", policy.empty() ? "policy not known" : policy);
+  result.recorded.policy =
+      fmt::format("recorded ({})", policy.empty() ? "policy not known" : policy_text(result.recorded_policy));
   for (const sim::ReplayedPhase& phase : same->phases) {
     if (!phase.recorded) continue;
     result.recorded.all.add(seconds(*phase.recorded));
     result.recorded.applications[phase.application].add(seconds(*phase.recorded));
   }
-  for (const std::string& name : arguments.policies) {
-    auto outcome = run_policy(arguments, recording, name, result);
+  for (const sim::PolicyChoice& choice : *choices) {
+    auto outcome = run_policy(arguments, recording, choice, result);
     if (!outcome) return Failure(outcome.error());
-    result.policies.push_back(summarise(name, std::move(*outcome)));
+    result.policies.push_back(summarise(policy_text(choice), std::move(*outcome)));
   }
   return result;
 }
@@ -195,7 +232,8 @@ Json as_json(const Distance& distance) {
 Json as_json(const WhatIf& what) {
   auto policies = Json::array();
   for (const ReplayedPolicy& row : what.policies) policies.push_back(as_json(row));
-  return {{"recorded_policy", what.recorded_policy},
+  return {{"recorded_policy", what.recorded_policy.name},
+          {"recorded_options", Json(what.recorded_policy.options)},
           {"device", what.device_text},
           {"depth", what.depth},
           {"recorded", what.recorded.all.phases > 0 ? as_json(what.recorded.all) : Json(nullptr)},
@@ -229,7 +267,9 @@ lab::Answer answer_of(const WhatIf& what) {
 std::string command_of(const ReplayArguments& arguments) {
   std::string command = "tutti trace replay";
   for (const std::string& file : arguments.files) command += " " + lab::shell_word(file);
-  command += fmt::format(" --policies {} --device {}", fmt::join(arguments.policies, ","), arguments.device);
+  command += " --policies " + lab::shell_word(fmt::format("{}", fmt::join(arguments.policies, ",")));
+  for (const std::string& assignment : arguments.assignments) command += " --set " + lab::shell_word(assignment);
+  command += " --device " + arguments.device;
   if (arguments.depth > 0) command += fmt::format(" --depth {}", arguments.depth);
   command += fmt::format(" --gap {}ns --align {}", arguments.gap.count(), arguments.align);
   return command + " --html " + lab::shell_word(arguments.html);
@@ -237,7 +277,8 @@ std::string command_of(const ReplayArguments& arguments) {
 
 void print_text(const WhatIf& what) {
   fmt::print("device: {}, depth {}\n", what.device_text, what.depth);
-  fmt::print("{}", text_of(what.check, fmt::format("replay of {}", what.recorded_policy)));
+  fmt::print("{}", text_of(what.check, "replay of " + policy_text(what.recorded_policy)));
+  if (!what.options_text.empty()) fmt::print("  {}\n", what.options_text);
   if (what.held_out.known()) fmt::print("{}", text_of(what.held_out, "calibrated on every second phase, the others"));
   Table table({"policy", "mean phase", "worst phase", "makespan", "requests per batch"});
   if (what.recorded.all.phases > 0)
@@ -330,7 +371,12 @@ void define_trace_replay(CommandLine& line) {
   auto arguments = std::make_shared<ReplayArguments>();
   line.option("FILE", arguments->files, "Trace files, or directories that hold them, as in 'tutti trace show'")
       .required();
-  line.option("--policies", arguments->policies, "Policies to compare, see 'tutti policies'").separated_by_commas();
+  line.option("--policies", arguments->policies,
+              "Policies to compare, see 'tutti policies', also with options: fifo,concert:stretch=8")
+      .separated_by_commas();
+  line.option(
+      "--set", arguments->assignments,
+      "Set an option of a policy in --policies, as in the simulator: policies.concert.stretch=8; may be repeated");
   line.option("--device", arguments->device,
               "calibrated: from the times in which a server of the trace worked for one application. Or a preset: "
               "hdd-7200, ssd-2010, ssd-sata-2011, nvme");

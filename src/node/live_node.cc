@@ -7,6 +7,7 @@
 #include <condition_variable>
 
 #include "base/descriptor.h"
+#include "base/json.h"
 #include "base/live_world.h"
 #include "base/mutex.h"
 #include "engine/root.h"
@@ -56,6 +57,7 @@ Result<std::unique_ptr<trace::Recorder>> make_recorder(const NodeOptions& option
   trace::Facts facts{
       {"node", options.name},
       {"policy", options.policy},
+      {"policy_options", Json(options.policy_options).dump()},
       {"engine", options.engine},
       {"device", options.device_class},
       {"depth", std::to_string(options.depth > 0 ? options.depth : default_depth(options.device_class))}};

@@ -38,6 +38,7 @@ class NodeTraceTest : public testing::Test {
 };
 
 TEST_F(NodeTraceTest, RecordsFilesByPathWithCompletions) {
+  options_.policy_options = {{"stretch", "8"}, {"prediction", "off"}};
   auto node = Node::start(options_);
   ASSERT_TRUE(node) << node.error().message;
   {
@@ -61,6 +62,7 @@ TEST_F(NodeTraceTest, RecordsFilesByPathWithCompletions) {
   EXPECT_THAT(recording.problems.texts(), IsEmpty());
   EXPECT_EQ(recording.facts.at("node"), "io1");
   EXPECT_EQ(recording.facts.at("policy"), "concert");
+  EXPECT_EQ(recording.facts.at("policy_options"), R"({"prediction":"off","stretch":"8"})");
   EXPECT_THAT(recording.trace.files, ElementsAre("put", "out.17"));
   ASSERT_THAT(recording.trace.requests, SizeIs(3));
   const TraceRequest& write = recording.trace.requests[1];

@@ -23,6 +23,16 @@ refused merge traces --output traces/all.trace
 cmp "$log" log
 cmp all.trace traces/all.trace
 
+# Policies with options, in both forms.
+"$tutti" trace replay all.trace --device nvme --json --policies fifo,concert:stretch=8,fair \
+  --set policies.fair.weights=1=2 >replay.json
+grep -q '"policy": "concert:stretch=8"' replay.json
+grep -q '"policy": "fair:weights=1=2"' replay.json
+rm replay.json
+refused replay all.trace --device nvme --policies concert:stretch=x
+refused replay all.trace --device nvme --policies concert:nothing=1
+refused replay all.trace --device nvme --policies fifo --set policies.concert.stretch=8
+
 ln -s /dev/null sink
 "$tutti" trace export all.trace --output sink
 [ -L sink ] || { echo "the link to a device was replaced"; exit 1; }
