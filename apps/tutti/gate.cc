@@ -18,6 +18,7 @@
 #include "gate/live_client.h"
 #include "gate/live_server.h"
 #include "gate/turn_trace.h"
+#include "gate_history.h"
 #include "trace/live_files.h"
 
 namespace tutti::cli {
@@ -35,7 +36,7 @@ struct GateOptions {
   std::string job_check = "cgroup";
   std::string job_command;
   std::uint32_t connections_per_user = 4096;
-  std::string trace;
+  std::string trace, predict;
   Bytes trace_limit{256 << 20};
   bool list = false;
   bool json = false;
@@ -113,6 +114,15 @@ int serve(const GateOptions& given) {
   reserve_descriptors(16 << 10);
   auto options = server_options(given);
   if (!options) return report(options.error());
+  if (!given.predict.empty()) {
+    auto history = load_gate_history(given.predict);
+    const bool is_first = !history && history.error().code == ErrorCode::kNotFound && given.predict == given.trace;
+    if (is_first) history = GateHistory{};
+    if (!history) return report(history.error());
+    for (const std::string& problem : history->problems) print_error("tutti gate: {}\n", problem);
+    print_error("tutti gate: learned from {} earlier turns\n", history->turns);
+    options->table.past = std::move(history->events);
+  }
   std::optional<TurnRecorder> turns;
   if (!given.trace.empty()) {
     if (auto opened = turns.emplace().open(given); !opened) return report(opened.error());
@@ -238,6 +248,10 @@ Command gate_command() {
         line.option(
             "--trace", given->trace,
             "Record every turn in files gate.NUMBER.trace in this directory, for 'tutti trace' (default: none)");
+        line.option(
+            "--predict", given->predict,
+            "Traces of an earlier gate, a file or a directory: how long jobs hold their turns and pause between "
+            "them is known from the start (default: none)");
         line.option("--trace-limit", given->trace_limit,
                     "Size of all trace files together; the oldest are removed (default: 256MiB)")
             .at_least(trace::kLeastLimit);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -36,7 +35,10 @@ Result<LockTable> LockTable::create(Options options) {
     return fail(ErrorCode::kInvalid, "the lease must be longer than 0 and at most a year");
   auto discipline = make_discipline(options.discipline, options.discipline_options);
   if (!discipline) return Failure(discipline.error());
-  return LockTable(std::move(options), std::move(*discipline));
+  const std::vector<PastEvent> past = std::exchange(options.past, {});
+  LockTable table(std::move(options), std::move(*discipline));
+  table.learn(past);
+  return table;
 }
 
 void LockTable::request(SessionId session, Ask ask, TimePoint now) {
@@ -253,7 +255,7 @@ void LockTable::enqueue(SessionId session, Ask ask, TimePoint arrived) {
   Turn& turn = make_turn(session, std::move(ask), arrived);
   join(session, ticket, turn);
   if (options_.observer) options_.observer->asked(turn, now_);
-  turn.placement = discipline_->place(turn.ask.bytes, learn_period(*turn.history));
+  turn.placement = discipline_->place(turn.ask.bytes, learn_period(*turn.history, now_));
   group(turn.placement.group).add(turn);
   ++waiting_;
   set_overdue_at(turn, true);
@@ -329,7 +331,7 @@ void LockTable::end(Turn& turn) {
   if (turn.holding) {
     its_group.held -= turn.ask.targets;
     --holding_;
-    learn_hold(turn);
+    learn_hold(*turn.history, turn.ask.bytes, {.held = now_ - turn.granted, .ended = now_});
   } else {
     its_group.remove(turn);
     set_overdue_at(turn, false);
@@ -400,76 +402,6 @@ void LockTable::refuse(SessionId session, Ticket ticket, Refusal refusal) {
                       .arrived = {},
                       .group = 0,
                       .refusal = refusal});
-}
-
-// Called when the job asks for another phase.
-Measurements LockTable::learn_period(JobHistory& history) {
-  history.used = true;
-  if (history.hold) {
-    constexpr std::uint32_t kRemembered = 8;  // phases in the mean
-    const Duration sample = (now_ - history.ended) + *history.hold;
-    history.periods = std::min(history.periods + 1, kRemembered);
-    const Duration mean = history.period.value_or(Duration::zero());
-    history.period = mean + (sample - mean) / history.periods;
-    constexpr double kFading = 0.9;
-    period_logarithms_ = period_logarithms_ * kFading + std::log10(std::max(seconds(sample), 1e-9));
-    periods_ = periods_ * kFading + 1;
-  }
-  return {.period = history.period,
-          .hold = history.expected_hold,
-          .bytes_per_second = typical_rate_,
-          .typical_magnitude = periods_ > 0 ? std::optional(period_logarithms_ / periods_) : std::nullopt};
-}
-
-void LockTable::learn_hold(const Turn& turn) {
-  JobHistory& history = *turn.history;
-  const Duration hold = now_ - turn.granted, before = history.hold.value_or(hold);
-  const Duration shorter = std::min(hold, before), longer = std::max(hold, before);
-  history.expected_hold = longer - shorter > shorter / 2 ? longer : hold;
-  history.hold = hold;
-  history.ended = now_;
-  if (turn.ask.bytes.count() == 0) return;
-  // The median: a few wrong sizes among the last ones do not change it.
-  constexpr std::size_t kRemembered = 9;
-  rates_.push_back(static_cast<double>(turn.ask.bytes.count()) / std::max(seconds(hold), 1e-9));
-  if (rates_.size() > kRemembered) rates_.pop_front();
-  std::vector<double> rates(rates_.begin(), rates_.end());
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>((rates.size() - 1) / 2);
-  std::nth_element(rates.begin(), middle, rates.end());
-  typical_rate_ = *middle;
-}
-
-LockTable::JobHistory& LockTable::history_of(SessionEntry& session, const Ask& ask) {
-  JobHistory*& last = session.history;
-  if (last && last->job == ask.job && last->user == ask.id.user) return *last;
-  if (last) --last->uses;
-  const auto it = histories_.find({ask.id.user, ask.job});
-  last = it != histories_.end() ? it->second.get() : &add_history(ask);
-  ++last->uses;
-  return *last;
-}
-
-LockTable::JobHistory& LockTable::add_history(const Ask& ask) {
-  if (histories_.size() >= options_.max_jobs) evict_one();
-  auto added = std::make_unique<JobHistory>();
-  added->user = ask.id.user;
-  added->job = ask.job;
-  round_.push_back(added.get());
-  const HistoryKey key(added->user, added->job);
-  return *histories_.emplace(key, std::move(added)).first->second;
-}
-
-// Skips histories in use, and those used since the last check. Checks at most 8; the next call continues.
-void LockTable::evict_one() {
-  for (int tries = 8; tries > 0; --tries) {
-    JobHistory* const history = round_.front();
-    round_.pop_front();
-    if (history->uses == 0 && !std::exchange(history->used, false)) {
-      histories_.erase({history->user, history->job});
-      return;
-    }
-    round_.push_back(history);
-  }
 }
 
 }  // namespace tutti::gate

@@ -104,6 +104,15 @@ class LockTable {
     virtual void ended(const Turn& turn, TimePoint now) = 0;  // by the last process; turn.holding: it was granted
   };
 
+  // Of a job at an earlier gate: it asked for a turn or, with `held`, its turn ended.
+  struct PastEvent {
+    std::uint32_t user = 0;
+    std::string job{};
+    TimePoint time{};
+    std::optional<Duration> held{};
+    Bytes announced{};  // with `held`; 0: unknown size
+  };
+
   struct Options {
     std::uint32_t targets = 1;
     Duration lease = std::chrono::seconds(10);
@@ -114,6 +123,7 @@ class LockTable {
     std::size_t max_jobs = 65'536;       // histories of jobs without a session; then old ones are dropped
     std::optional<TimePoint> recover_until{};
     std::shared_ptr<Observer> observer{};  // may be empty
+    std::vector<PastEvent> past{};         // in order of time: jobs have a history from the start
   };
 
   // Measurements of a job, kept between its phases.
@@ -124,9 +134,9 @@ class LockTable {
     std::uint32_t periods = 0;              // samples in `period`
     std::optional<Duration> hold;           // of the last turn
     std::optional<Duration> expected_hold;  // of the next one
-    TimePoint ended{};
-    std::uint32_t uses = 0;  // number of turns and sessions that refer to it
-    bool used = true;        // since evict_one() last checked it
+    std::optional<TimePoint> ended;         // nothing: at an earlier gate
+    std::uint32_t uses = 0;                 // number of turns and sessions that refer to it
+    bool used = true;                       // since evict_one() last checked it
   };
 
   // The state of one session.
@@ -278,10 +288,15 @@ class LockTable {
   TurnGroup& group(std::uint32_t number);
   void answer(const SessionEntry& session, const Turn& turn, AnswerKind kind);
   void refuse(SessionId session, Ticket ticket, Refusal refusal);
-  Measurements learn_period(JobHistory& history);
-  void learn_hold(const Turn& turn);
+  struct EndedTurn {
+    Duration held{};
+    TimePoint ended{};
+  };
+  Measurements learn_period(JobHistory& history, TimePoint asked);
+  void learn_hold(JobHistory& history, Bytes announced, const EndedTurn& turn);
+  void learn(const std::vector<PastEvent>& past);
   JobHistory& history_of(SessionEntry& session, const Ask& ask);
-  JobHistory& add_history(const Ask& ask);
+  JobHistory& add_history(std::uint32_t user, const std::string& job);
   void evict_one();
 
   Options options_;
