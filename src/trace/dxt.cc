@@ -105,6 +105,7 @@ class DxtParser {
   std::vector<Record> records_;
   std::uint32_t record_ = ~0U;     // that the next rows belong to
   bool reading_layout_ = false;    // of this record
+  bool has_offsets_ = true;        // the rows of this section
   std::vector<Mount> mounts_{{}};  // the first one: not known
   std::unordered_map<std::string, std::uint32_t> mount_indexes_;
   std::vector<Row> rows_;
@@ -143,6 +144,10 @@ void DxtParser::comment(std::string_view line) {
   const bool is_dxt = line.starts_with("DXT,");
   if (is_dxt) line = trimmed(line.substr(4));
   if (line.starts_with("[Component") || (is_dxt && line.starts_with("Lustre"))) return read_layout(line);
+  if (line.starts_with("Module ")) {  // the names of the columns
+    has_offsets_ = line.find("Offset") != std::string_view::npos;
+    return;
+  }
   if (!is_dxt) return line.starts_with("mount entry:") ? read_mount_entry(line) : fact(line);
   if (line.starts_with("file_id:")) return begin_record(line);
   if (line.starts_with("mnt_pt:")) return read_mount_point(line);
@@ -178,6 +183,7 @@ void DxtParser::begin_record(std::string_view line) {
     records_.push_back({.file = file->second, .mount = mount_of(path)});
   }
   record_ = known->second;
+  has_offsets_ = true;
   reading_layout_ = !records_[record_].layout.usable();
 }
 
@@ -231,6 +237,8 @@ const char* DxtParser::row(std::string_view line) {
     next.layer = Layer::kMpiIo;
   else
     return module.starts_with("X_") ? nullptr : "neither a comment nor a row that begins with X_POSIX or X_MPIIO";
+  if (next.layer == Layer::kMpiIo && record_ != ~0U && records_[record_].has_posix) return nullptr;
+  if (!has_offsets_) return "a row without offset, as MPI-IO rows of Darshan 3.1 have; it cannot be used";
   if (const char* mistake = read_columns(line, next)) return mistake;
   if (next.request.length == Bytes()) return nullptr;  // an operation that moved nothing
   if (record_ == ~0U) return "a row before the first file";
@@ -254,6 +262,7 @@ const char* DxtParser::read_columns(std::string_view& line, Row& row) {
   if (direction != "write" && direction != "read") return "column 3 is neither write nor read";
   request.direction = direction == "write" ? Direction::kWrite : Direction::kRead;
   if (!parse_number(segment, number)) return "column 4, the segment, is not a number";
+  if (offset == "-1") return "column 5, the offset, is -1, as in converted logs of Darshan 3.1; the row cannot be used";
   if (!parse_number(offset, request.offset)) return "column 5, the offset, is not a number";
   if (!parse_number(length, bytes)) return "column 6, the length, is not a number";
   if (request.offset > kEndOfOffsets || bytes > kEndOfOffsets - request.offset) return "the row reaches past 2^63";

@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <span>
+
+#include "sched/prediction/predicted_queues.h"
+
 namespace tutti::trace {
 namespace {
 
@@ -170,6 +174,41 @@ TEST(Dxt, TellsMountsApart) {
   EXPECT_EQ(recording->facts.at("mount_65536"), "/work lustre");
   EXPECT_EQ(recording->facts.at("mount_131072"), "/home nfs");
   EXPECT_EQ(recording->facts.at("mount_196608"), "/ ext4");
+}
+
+// Darshan 3.1 did not record the offsets of MPI-IO rows. They do not matter if the file has POSIX rows.
+TEST(Dxt, LeavesOutRowsWithoutOffsets) {
+  const std::string posix = "# DXT, file_id: 1, file_name: /a\n X_POSIX 0 write 0 5 10 0.1 0.2\n";
+  const std::string old =
+      "# DXT, file_id: 1, file_name: /a\n"
+      "# Module    Rank  Wt/Rd  Segment       Length    Start(s)      End(s)\n"
+      " X_MPIIO     117  write        1     51876480      8.0497      8.9264\n";
+  const std::string converted =
+      "# DXT, file_id: 1, file_name: /a\n"
+      "# Module    Rank  Wt/Rd  Segment          Offset       Length    Start(s)      End(s)\n"
+      " X_MPIIO     117  write        1     -1     51876480      8.0497      8.9264\n";
+  const auto both = parse_dxt(posix + old + converted, "x", Names::kPaths);
+  ASSERT_TRUE(both);
+  EXPECT_THAT(both->problems.texts(), IsEmpty());
+  EXPECT_THAT(pieces(*both), ElementsAre("0: 5+10"));
+  EXPECT_THAT(pieces_of(old), ElementsAre(HasSubstr("line 3: a row without offset")));
+  EXPECT_THAT(pieces_of(converted), ElementsAre(HasSubstr("line 3: column 5, the offset, is -1")));
+}
+
+// Each OST expects its own piece.
+TEST(Dxt, PiecesArePredictedOnTheirOst) {
+  const auto recording =
+      parse_dxt(kEightOsts + " X_POSIX 0 write 0 6500 2000 0.1 0.2 [ 11] [ 13] [ 21]\n", "x", Names::kPatterns);
+  ASSERT_TRUE(recording);
+  const auto queues = PredictedQueues::combine(std::span(&recording->trace, 1));
+  const auto expected = [&](TargetId target, std::uint64_t offset, Bytes length) {
+    const PredictedQueue* queue = queues->find({queues->find_file("/a"), target, Direction::kWrite});
+    return queue != nullptr && queue->find(offset, length) != PredictedQueue::kNone;
+  };
+  EXPECT_TRUE(expected(11, 6500, Bytes(500)));
+  EXPECT_TRUE(expected(13, 7000, Bytes(1000)));
+  EXPECT_TRUE(expected(21, 8000, Bytes(500)));
+  EXPECT_FALSE(expected(11, 6500, Bytes(2000)));
 }
 
 TEST(Dxt, ReportsLayoutsThatCannotBeUsed) {
