@@ -67,7 +67,10 @@ struct Request {
   // The striping of the file: stripes of 2^stripe_log2 bytes, round robin over stripe_count columns. With it, policies
   // know the place in the target's object and can merge what adjoins there (option `adjoin`). The same for all requests
   // to one file. A stripe_count of 0 or 1, or a stripe_log2 above kMostStripeLog2: the place is the offset.
-  std::uint8_t stripe_log2 = 0;
+  std::uint8_t stripe_log2 : 7 = 0;
+  // The server knows that `stamp.application` is a job of the user: the client could not have stated another one. If
+  // not, policies may count all unproven applications of a user as one.
+  bool job_proven : 1 = true;
   std::uint16_t stripe_count = 0;
   Stamp stamp{};
 

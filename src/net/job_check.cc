@@ -89,6 +89,10 @@ Result<std::optional<ApplicationId>> JobCheck::bind(const Peer& peer, const JobC
                                               advice(claim.application)));
 }
 
+bool JobCheck::proves(const Peer& peer) const {
+  return peer.application || !checks(peer.identity.uid);
+}
+
 JobCheck::Owner JobCheck::ask(const Key& key) {
   {
     Lock lock(mutex_);

@@ -72,6 +72,10 @@ class JobCheck {
   // `local_job`: from local_job().
   Result<std::optional<ApplicationId>> bind(const Peer& peer, const JobClaim& claim, const LocalJob& local_job);
 
+  // Whether a client that bind() accepted is known to state only its own jobs: its number is bound, or its user is root
+  // or the node's own, who could change the policy instead. (With a cluster key, clients state the user, too.)
+  bool proves(const Peer& peer) const;
+
  private:
   struct Answer {
     bool yes = false;

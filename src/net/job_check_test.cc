@@ -90,6 +90,18 @@ TEST_F(JobChecks, UsersThatMayActForOthersAreNotBound) {
   EXPECT_EQ(batch_->asked, 0);
 }
 
+TEST_F(JobChecks, ANumberIsProvenIfItIsBoundOrItsUserMayActForOthers) {
+  const auto proven = [&](UserId user, std::optional<ApplicationId> bound, wire::Method method = wire::Method::kPeer) {
+    return check_.proves({.identity = {.uid = user}, .method = method, .application = bound});
+  };
+  EXPECT_TRUE(proven(kUser, 10001));
+  EXPECT_TRUE(proven(kUser, 0)) << "all that is not proven counts as this job already";
+  EXPECT_FALSE(proven(kUser, std::nullopt));
+  EXPECT_FALSE(proven(kUser, std::nullopt, wire::Method::kKey));
+  EXPECT_TRUE(proven(0, std::nullopt));
+  EXPECT_TRUE(proven(77, std::nullopt));
+}
+
 TEST_F(JobChecks, TheCgroupDecidesWhereThereIsOne) {
   const LocalJob local = std::optional<ApplicationId>(10001);
   EXPECT_EQ(*bind(kUser, {10001, true}, local), 10001u);

@@ -82,7 +82,8 @@ struct ClientRequest : Ordered,
   Kind kind = Kind::kRead;
   net::ConnectionPointer connection{};
   std::uint64_t tag = 0;
-  bool checksum = false;  // the payload of the reply gets a checksum
+  bool checksum = false;   // the payload of the reply gets a checksum
+  bool job_proven = true;  // as in Request
   TargetId target = 0;
   std::uint8_t stripe_log2 = 0;  // striping of the file, as the client states it; as in Request
   std::uint16_t stripe_count = 0;

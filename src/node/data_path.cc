@@ -26,7 +26,8 @@ Request to_scheduler_request(ClientRequest& request, RequestExtent& extent) {
           .length = Bytes(extent.length),
           .target = request.target,
           .direction = request.direction(),
-          .stripe_log2 = request.stripe_log2,
+          .stripe_log2 = static_cast<std::uint8_t>(request.stripe_log2 & 0x7f),
+          .job_proven = request.job_proven,
           .stripe_count = request.stripe_count,
           .stamp = request.stamp};
 }

@@ -182,6 +182,7 @@ void NodeService::connected(const net::ConnectionPointer& connection) {
   connection->set_credit(0);
   session->credit().connection = connection.get();
   session->credit().user = identity.uid;
+  session->job_proven() = !dependencies_.jobs || dependencies_.jobs->proves(connection->peer());
   Lock lock(credit_mutex_);
   announce(credits_.join(session->credit()));
 }
@@ -258,6 +259,7 @@ void NodeService::receive_data(const net::ConnectionPointer& from, const Session
   (*request)->connection = from;
   (*request)->stamp.user = session->caller()->uid;
   if (const auto& application = from->peer().application) (*request)->stamp.application = *application;
+  (*request)->job_proven = session->job_proven();
   name_job(*session, from->peer(), (*request)->stamp.application);
   (*request)->connection_requests = &session->requests();
   (*request)->renewed = &session->renewed();

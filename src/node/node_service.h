@@ -32,7 +32,7 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
     Workers* workers;
     FileSystem* files;
     Engine* engine;
-    std::shared_ptr<net::JobCheck> jobs{};                 // nullptr: job numbers are not checked
+    std::shared_ptr<net::JobCheck> jobs{};                 // nullptr: every job number is believed
     std::uint32_t process = 0;                             // process id, shown by health()
     SchedulerObserver* observer = nullptr;                 // of the scheduler; nullptr: none
     std::shared_ptr<const PredictedQueues> predictions{};  // nullptr: none

@@ -14,7 +14,7 @@ RequestPointer with_head(Kind kind, const wire::Header& header, wire::DataHead h
   request->kind = kind;
   request->tag = header.tag;
   request->target = head.target;
-  request->stripe_log2 = head.stripe_log2;
+  request->stripe_log2 = std::min<std::uint8_t>(head.stripe_log2, Request::kMostStripeLog2 + 1);
   request->stripe_count = head.stripe_count;
   request->stamp = head.stamp;
   request->sent_deadline = head.deadline;

@@ -54,6 +54,8 @@ class Session : public std::enable_shared_from_this<Session> {
   // them.
   const std::shared_ptr<net::BufferAccount>& read_account() const { return read_account_; }
   Credits::Holder& credit() { return credit_; }
+  // Whether the client can only state its own jobs (Request::job_proven). Set before the first request.
+  bool& job_proven() { return job_proven_; }
   // The job of the last request, if it was named (ClusterLimits::name_job). Used only by the connection's handler.
   std::optional<ApplicationId>& named_job() { return named_job_; }
   // The deadline that the client has set for all its requests.
@@ -107,6 +109,7 @@ class Session : public std::enable_shared_from_this<Session> {
   PulledPayloads pulled_payloads_;
   const std::shared_ptr<net::BufferAccount> read_account_ = std::make_shared<net::BufferAccount>();
   Credits::Holder credit_;
+  bool job_proven_ = true;
   std::optional<ApplicationId> named_job_;
   std::atomic<TimePoint> renewed_{};
 

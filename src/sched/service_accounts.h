@@ -13,18 +13,27 @@
 
 namespace tutti {
 
-// Counts the bytes that this server has served to each application. An application that pauses is forgiven as many
-// bytes as the server could serve in the pause, except the first kGrace bytes: requests that follow each other are no
-// pause. What is not forgiven when a phase begins counts as a part of that phase. So phases that follow each other at
-// once count as one, and an application that computes at least as long as its phases take is never charged.
+// Counts the bytes that this server has served to each application. What is not forgiven when a phase begins counts as
+// a part of that phase. Forgiven are:
+//
+// - Two fifths of an equal share: when a byte is served while n accounts have waiting requests, 2 / (5 * n) bytes of
+// each
+//   account. So a job with small phases and short pauses is charged only for what it gets beyond that.
+// - As many bytes as the server could serve while the account had no waiting requests, except the first kGrace bytes of
+//   each such pause: requests that follow each other are no pause.
+//
+// Phases that follow each other at once therefore count as one, as far as they get more than that.
+//
+// An account is that of an application. Applications that are not proven (Request::job_proven) share one account per
+// user, else a client could have a new account for each request.
 //
 // The first size that a phase states on this server is binding: a phase that states a larger one later is unreliable.
 //
 // Local history: servers that serve different parts of an application may differ. Not thread-safe.
 class ServiceAccounts {
  public:
-  // `by_user`: all applications of a user have one account. For servers that do not check job numbers.
-  explicit ServiceAccounts(bool by_user) : by_user_(by_user) {}
+  enum class Of { kAuto, kJob, kUser };  // kAuto: jobs if proven, else users
+  explicit ServiceAccounts(Of whose) : whose_(whose) {}
 
   using Number = std::uint32_t;  // of an account; valid while a request of it waits
 
@@ -38,10 +47,13 @@ class ServiceAccounts {
   // A request arrives. `empty`: none waited before it.
   Number arrived(const Request& request, TimePoint now, bool empty) {
     if (empty) resume(now);
-    const Number number = open(request.stamp);
+    const Number number = open(request);
     Account& account = accounts_[number];
     const bool paused = account.waiting++ == 0;
-    if (paused) forgive(account);
+    if (paused) {
+      ++active_;
+      forgive(account, pause_of(account));
+    }
     if (begins_phase(account, request.stamp, paused)) begin_phase(account, request.stamp, now);
     if (std::min(request.stamp.phase_total.count(), kLargestSize) > account.binding) account.reliable = false;
     return number;
@@ -51,9 +63,11 @@ class ServiceAccounts {
     const auto bytes = static_cast<std::uint64_t>(cost(request));
     total_ += bytes;
     busy_bytes_ += bytes;
+    part_ += static_cast<std::int64_t>(2 * bytes / (5 * active_));
     now_ = now;
     Account& account = accounts_[number];
-    account.had = std::min(account.had + bytes, kLargestSize);
+    account.had =
+        std::min(account.had, part_ + static_cast<std::int64_t>(kLargestSize)) + static_cast<std::int64_t>(bytes);
     left(account);
   }
   void cancelled(Number number) { left(accounts_[number]); }
@@ -67,9 +81,9 @@ class ServiceAccounts {
   // Prefetches what arrived() and served() will need: first this object and the hint, then the account and its place in
   // the index.
   void expect() const { prefetch_bytes(this, sizeof(*this) - sizeof(hints_)); }
-  void expect_hint(const Stamp& stamp) const { prefetch_line(&hint_of(key_of(stamp))); }
-  void expect_account(const Stamp& stamp) const {
-    const AccountKey key = key_of(stamp);
+  void expect_hint(const Request& request) const { prefetch_line(&hint_of(key_of(request))); }
+  void expect_account(const Request& request) const {
+    const AccountKey key = key_of(request);
     expect_account(hint_of(key));
     accounts_.expect(key);
   }
@@ -97,18 +111,22 @@ class ServiceAccounts {
     bool in_phase = false;
     bool reliable = true;
     std::uint64_t binding = 0;  // the largest size that it may state
-    std::uint64_t had = 0, before = 0;
-    std::uint64_t paused = 0;  // total_ when its last request left
+    std::int64_t had = 0;       // bytes served and not forgiven, plus part_
+    std::uint64_t before = 0;   // as in History
+    std::uint64_t paused = 0;   // total_ when its last request left
     TimePoint began;
     void reset() { *this = {}; }
   };
   static_assert(sizeof(Account) == 64);
 
-  AccountKey key_of(const Stamp& stamp) const { return {by_user_ ? 0 : stamp.application, stamp.user}; }
+  AccountKey key_of(const Request& request) const {
+    const bool by_job = whose_ == Of::kJob || (whose_ == Of::kAuto && request.job_proven);
+    return {by_job ? request.stamp.application : 0, request.stamp.user};
+  }
   const std::uint32_t& hint_of(const AccountKey& key) const { return hints_[hash_value(key) % hints_.size()]; }
 
-  std::uint32_t open(const Stamp& stamp) {
-    const AccountKey key = key_of(stamp);
+  std::uint32_t open(const Request& request) {
+    const AccountKey key = key_of(request);
     std::uint32_t& hint = hints_[hash_value(key) % hints_.size()];
     if (hint < most_ && accounts_[hint].key == key && accounts_[hint].in_phase) return hint;
     if (accounts_.size() >= tidy_at_) close_forgiven();
@@ -122,7 +140,13 @@ class ServiceAccounts {
     const std::uint64_t passed = total_ - account.paused;
     return passed > kGrace ? passed - kGrace : 0;
   }
-  void forgive(Account& account) { account.had -= std::min(account.had, pause_of(account)); }
+  std::uint64_t charge_of(const Account& account) const {
+    return static_cast<std::uint64_t>(
+        std::clamp(account.had - part_, std::int64_t{0}, static_cast<std::int64_t>(kLargestSize)));
+  }
+  void forgive(Account& account, std::uint64_t bytes) {
+    account.had -= static_cast<std::int64_t>(std::min(charge_of(account), bytes));
+  }
 
   // A process that is late may still send requests of the phase before.
   static bool begins_phase(const Account& account, const Stamp& stamp, bool paused) {
@@ -136,12 +160,13 @@ class ServiceAccounts {
     account.in_phase = account.reliable = true;
     const std::uint64_t stated = std::min(stamp.phase_total.count(), kLargestSize);
     account.binding = stated + stated / 2;
-    account.before = account.had;
+    account.before = charge_of(account);
+    account.had = part_ + static_cast<std::int64_t>(account.before);
     account.began = now;
   }
 
   void left(Account& account) {
-    if (account.waiting > 0) --account.waiting;
+    if (account.waiting > 0 && --account.waiting == 0) --active_;
     account.paused = total_;
   }
 
@@ -158,17 +183,19 @@ class ServiceAccounts {
   void close_forgiven() {
     for (const std::uint32_t number : accounts_.numbers()) {
       const Account& account = accounts_[number];
-      if (account.waiting == 0 && account.had <= pause_of(account)) accounts_.close(number);
+      if (account.waiting == 0 && charge_of(account) <= pause_of(account)) accounts_.close(number);
     }
     tidy_at_ = 2 * accounts_.size() + kKept;
   }
 
-  const bool by_user_;
+  const Of whose_;
   Pool<AccountKey, Account> accounts_;
   std::uint32_t most_ = 0;  // numbers of accounts are smaller
   std::size_t tidy_at_ = kKept;
   std::uint64_t total_ = 0;  // bytes served, and bytes that could have been served in idle periods
   std::uint64_t busy_bytes_ = 0;
+  std::uint64_t active_ = 0;  // accounts with waiting requests
+  std::int64_t part_ = 0;     // two fifths of an equal share of all bytes served
   TimePoint busy_since_{}, now_{};
   double rate_ = 1e8;                        // bytes per second
   std::array<std::uint32_t, 1024> hints_{};  // numbers of accounts, by hash

@@ -65,7 +65,7 @@ class Fixture {
 
  private:
   RequestStore store_;
-  ServiceAccounts accounts_{false};
+  ServiceAccounts accounts_{ServiceAccounts::Of::kAuto};
   UnknownPhases phases_;
   RequestId last_ = 0;
 };

@@ -13,7 +13,7 @@ namespace {
 
 void set_striping(Request& request, const Layout& layout) {
   const Striping striping = striping_of(layout);
-  request.stripe_log2 = striping.log2;
+  request.stripe_log2 = striping.log2 & 0x7f;
   request.stripe_count = striping.count;
 }
 
@@ -67,11 +67,10 @@ bool FastSimulation::admit(std::uint32_t slot, std::uint32_t number) {
 void FastSimulation::enqueue(std::uint32_t slot, std::uint32_t number) {
   SimulatedOperation& operation = operations_[slot];
   const ServerMessage& message = operation.messages[number];
+  const ApplicationState& state = applications_[operation.application];
   const unsigned forwarding = scenario_.forwarding.count;
   const auto station = static_cast<std::uint32_t>(
-      forwarding
-          ? scenario_.servers.count + client_of(applications_[operation.application], operation.rank) % forwarding
-          : message.server);
+      forwarding ? scenario_.servers.count + client_of(state, operation.rank) % forwarding : message.server);
   Policy& policy = stations_[station].policy();
   const TimePoint clock = stations_[station].clock(now_);
   Request request{.id = 0,
@@ -81,7 +80,7 @@ void FastSimulation::enqueue(std::uint32_t slot, std::uint32_t number) {
                   .target = message.server,
                   .direction = operation.direction,
                   .stamp = operation.stamp};
-  const ApplicationState& state = applications_[operation.application];
+  request.job_proven = state.spec->job_proven;
   set_striping(request, state.layout(operation.rank));
   policy.name_file(operation.file, state.pattern);
   for (std::uint32_t i = message.first; i < message.first + message.count; ++i) {

@@ -22,8 +22,8 @@ Result<void> check_full(const Scenario& scenario) {
   if (scenario.forwarding.count > 0) return wrong("forwarding nodes");
   for (const Application& application : scenario.applications)
     if (application.separate_requests || application.trick != Trick::kNone || application.user != 0 ||
-        !application.coordinated)
-      return wrong("separate_requests, trick, user and coordinated = false");
+        !application.job_proven || !application.coordinated)
+      return wrong("separate_requests, trick, user, job_proven = false and coordinated = false");
   if (scenario.gate.probe || scenario.gate.own_data) return wrong("probe and own_data of [gate]");
   const Servers& servers = scenario.servers;
   if (servers.request_cost > Duration{} || servers.write_cost > Duration{} || servers.thread_bandwidth > 0 ||

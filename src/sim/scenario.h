@@ -124,6 +124,7 @@ struct Application {
   double size_error = 1;
   Trick trick = Trick::kNone;  // fast simulation only
   UserId user = 0;             // as authenticated by the servers; fast simulation only
+  bool job_proven = true;      // as in Request; fast simulation only
   bool coordinated = true;     // false: does not ask the gate; fast simulation only
 };
 

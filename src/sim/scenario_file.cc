@@ -187,6 +187,7 @@ Application read_application(Section section, Prng& chance, const Scenario& scen
   result.sizes = choose(section, "sizes", "learned", kSizes);
   result.size_error = section.number("size_error", 1, {0, 1000});
   result.trick = choose(section, "trick", "none", kTricks);
+  result.job_proven = section.boolean("job_proven", true);
   result.coordinated = section.boolean("coordinated", true);
   result.user = static_cast<UserId>(section.integer("user", 0, {0, INT32_MAX}));
   return result;

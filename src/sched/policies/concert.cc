@@ -94,7 +94,7 @@ class Concert final : public QueuedPolicy {
                   .gain = 1 + static_cast<double>(options.integer("gain")) / 100,
                   .slack = slack_,
                   .share = share_of(options)}),
-        accounts_(options.text("account") == "user"),
+        accounts_(accounts_of(options.text("account"))),
         prediction_(options.text("prediction")) {}
 
   bool use_predictions(const std::shared_ptr<const PredictedQueues>& predictions) override {
@@ -113,6 +113,11 @@ class Concert final : public QueuedPolicy {
     return {.stretch = options.integer("stretch"), .run = options.bytes("run"), .seek = options.bytes("seek")};
   }
 
+  static ServiceAccounts::Of accounts_of(const std::string& name) {
+    if (name == "job") return ServiceAccounts::Of::kJob;
+    return name == "user" ? ServiceAccounts::Of::kUser : ServiceAccounts::Of::kAuto;
+  }
+
   void prefetch(const Request* arriving, unsigned step) override {
     if (step == 0) {
       const auto* begin = reinterpret_cast<const char*>(this);
@@ -120,12 +125,12 @@ class Concert final : public QueuedPolicy {
       unknown_.expect_object();
       accounts_.expect();
       if (!arriving) return;
-      accounts_.expect_hint(arriving->stamp);
+      accounts_.expect_hint(*arriving);
       accuracy_.expect(arriving->stamp);
     } else if (step == 1) {
       store_.caller_prefetches();
       store_.expect_tables(arriving);
-      if (arriving) accounts_.expect_account(arriving->stamp);
+      if (arriving) accounts_.expect_account(*arriving);
       unknown_.expect();
       known_.expect();
       oldest_.expect();
@@ -369,10 +374,10 @@ std::vector<OptionInfo> unknown_options() {
   return {
       {.name = "account",
        .kind = Kind::kChoice,
-       .fallback = "job",
-       .help = "Whose recent service counts when a phase begins: the job's, or all of its user's. Use user on "
-               "nodes that do not check job numbers",
-       .choices = {"job", "user"}},
+       .fallback = "auto",
+       .help = "Whose recent service counts when a phase begins: the job's, or that of all jobs of its user. auto: the "
+               "job's if the node knows that it is a job of the user, else the user's (docs/operations.md)",
+       .choices = {"auto", "job", "user"}},
       {.name = "wait",
        .kind = Kind::kDuration,
        .fallback = "300ms",

@@ -143,7 +143,7 @@ TEST(Place, ColumnsNeverTouchAndObjectsAreContiguous) {
   for (const std::uint16_t count : std::to_array<std::uint16_t>({2, 3, 4, 1000, 65535}))
     for (const std::uint8_t log2 : std::to_array<std::uint8_t>({0, 9, 15, 46})) {
       Request request;
-      request.stripe_log2 = log2;
+      request.stripe_log2 = log2 & 0x7f;
       request.stripe_count = count;
       const std::uint64_t size = std::uint64_t{1} << log2;
       const std::uint64_t last = (std::uint64_t{1} << 63) / size / count * count;  // stripes in whole rows
