@@ -44,7 +44,9 @@ void SimulatedNode::start() {
                                                      .workers = &process_.workers(),
                                                      .files = files_.get(),
                                                      .engine = engine_.get(),
-                                                     .process = static_cast<std::uint32_t>(number_ + 1)});
+                                                     .jobs = options_.jobs,
+                                                     .process = static_cast<std::uint32_t>(number_ + 1),
+                                                     .observer = options_.observer});
   assert(service);  // options were checked with the scenario
   service_ = std::move(*service);
   const auto joined = service_->join_cluster(

@@ -26,6 +26,8 @@ class SimulatedNode {
     NodeOptions node{};
     ModelledOptions device{};
     DiskRule faults{};
+    std::shared_ptr<net::JobCheck> jobs{};  // as in NodeService::Dependencies
+    SchedulerObserver* observer = nullptr;  // the same
   };
   SimulatedNode(SimulatedNetwork& network, Volume& volume, std::size_t number, Options options);
   ~SimulatedNode();

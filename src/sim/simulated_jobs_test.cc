@@ -2,6 +2,8 @@
 // Simulated connections are bound to jobs by the same code as live ones (net/job_check.h).
 #include <gtest/gtest.h>
 
+#include "engine/credentials.h"
+#include "sim/simulated_cluster.h"
 #include "sim/simulated_network.h"
 #include "sim/simulator.h"
 
@@ -46,6 +48,54 @@ TEST(SimulatedJobs, AreCheckedWhenAClientConnects) {
   EXPECT_EQ(node.clients[0]->peer().application, 10001u);
   EXPECT_EQ(node.clients[1]->peer().application, 0u);
   EXPECT_NE(refused.find("job 20001 is not a running job of user 1000"), std::string::npos) << refused;
+}
+
+struct ProvenJobs : SchedulerObserver {
+  void arrived(std::span<const WaitingRequest> requests) override {
+    for (const WaitingRequest& waiting : requests) proven.push_back(waiting.request.job_proven);
+  }
+  void ended(std::span<const Request>, TimePoint, bool) override {}
+  void named(FileId, std::string_view) override {}
+  std::vector<bool> proven;
+};
+
+// The scheduler of a node learns whether the job of a request is proven.
+TEST(SimulatedJobs, RequestsOfUncheckedNumbersAreNotProven) {
+  const UserId own = own_credentials().uid;
+  const UserId user = own == 0 ? 1000 : own;  // a node that is not root serves its own user only
+  for (const bool bound : {true, false}) {
+    ProvenJobs seen;
+    SimulatedCluster::Options options;
+    options.node.observer = &seen;
+    const std::shared_ptr<Batch> batch = bound ? std::make_shared<Batch>() : nullptr;
+    options.node.jobs = std::make_shared<net::JobCheck>(
+        net::JobCheck::Options{.batch = batch, .own_user = user + 1, .now = [] { return TimePoint(1h); }});
+    SimulatedCluster cluster(std::move(options));
+    Process process(cluster.simulator(), "client");
+    Ends here;
+    auto transport = cluster.network().make_transport(process, {});
+    net::ConnectionPointer connection;
+    transport->connect(*net::parse_endpoint(cluster.description().nodes[0].endpoint),
+                       {.claimed_job = {user * 10 + 1, true}, .claim = wire::Identity{.uid = user, .gid = 0}}, here,
+                       [&](auto made) {
+                         if (made) connection = *made;
+                       });
+    const auto next = [&] { return cluster.simulator().now() < 60'000'000'000 && cluster.simulator().run_next(); };
+    while (!connection && next()) continue;
+    ASSERT_TRUE(connection);
+    const std::vector<std::byte> payload(4096);
+    wire::WriteRequest write;
+    write.data.file = {1, "f", 0};
+    write.extents = {{0, payload.size()}};
+    connection->send({.frame = wire::encode(wire::CreateRequest{.path = "f"}, {.tag = 1})});
+    net::Outgoing out;
+    out.frame = wire::encode(write, {.tag = 2, .payload = payload});
+    out.borrowed = {payload};
+    cluster.simulator().at(cluster.simulator().now() + 1'000'000'000, [&] { connection->send(std::move(out)); });
+    while (seen.proven.empty() && next()) continue;
+    EXPECT_EQ(seen.proven, std::vector<bool>{bound});
+    connection->close({ErrorCode::kStopped, "done"});
+  }
 }
 
 }  // namespace
