@@ -62,11 +62,15 @@ TEST(ConcertGoals, TheBoundCostsAtMostAQuarterOfTheMeanInABacklog) {
   }
 }
 
-// How late the large write ends is in scenario_file_test.cc.
-TEST(ConcertGoals, TinyJobsOnDisksKeepTheirMeanBesideALargeWrite) {
-  for (const std::uint64_t seed : {4001u, 4002u})
+TEST(ConcertGoals, TinyJobsOnDisksDoNotBreakUpALargeWriteAndKeepTheirMean) {
+  for (const std::uint64_t seed : {4001u, 4002u}) {
+    const double fifo = ends_of({"seeks.toml", seed, "fifo"}, "large").last;
+    EXPECT_LE(ends_of({"seeks.toml", seed, "concert"}, "large").last, 1.6 * fifo) << seed;
+    EXPECT_GT(ends_of({"seeks.toml", seed, "concert", {"policies.concert.seek=0B"}}, "large").last, 2 * fifo)
+        << "the cost of seeks matters";
     EXPECT_LE(ends_of({"seeks.toml", seed, "concert"}, "tiny").mean,
               1.1 * ends_of({"seeks.toml", seed, "fifo"}, "tiny").mean);
+  }
 }
 
 }  // namespace
