@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -217,12 +218,47 @@ Settings Settings::decode(std::string_view bytes) {
   return settings;
 }
 
-collective::DeviceProfile assume_device(const Layout& layout, std::uint64_t device) {
+namespace {
+
+std::string first_line(const std::filesystem::path& path) {
+  std::string line;
+  std::ifstream in(path);
+  std::getline(in, line);
+  return line;
+}
+
+// Drivers of virtual machines report that their disks rotate, whatever is below them.
+bool is_virtual(const std::filesystem::path& disk) {
+  std::error_code ignored;
+  const std::string where = std::filesystem::canonical(disk, ignored).string();
+  for (const char* driver : {"/virtio", "/vbd-", "/vmbus", "/xen"})
+    if (where.find(driver) != std::string::npos) return true;
+  const std::string model = first_line(disk / "device/vendor") + " " + first_line(disk / "device/model");
+  for (const char* name : {"QEMU", "VBOX", "VMware", "Virtual", "Msft", "Google"})
+    if (model.find(name) != std::string::npos) return true;
+  return false;
+}
+
+}  // namespace
+
+collective::DeviceProfile assume_device(const Layout& layout, std::uint64_t device, const std::string& devices) {
   if (layout.source != "default") return collective::DeviceProfile::disk();
-  const std::string folder = fmt::format("/sys/dev/block/{}:{}", major(device), minor(device));
-  for (const char* file : {"/queue/rotational", "/../queue/rotational"})  // of a disk, of a partition
-    if (std::ifstream in(folder + file); in && in.get() == '1') return collective::DeviceProfile::disk();
+  std::error_code ignored;
+  // Of a disk, or of the disk of a partition.
+  const auto link = std::filesystem::path(devices) / fmt::format("{}:{}", major(device), minor(device));
+  std::filesystem::path disk = std::filesystem::canonical(link, ignored);
+  if (std::filesystem::exists(disk / "partition", ignored)) disk = disk.parent_path();
+  if (first_line(disk / "queue/rotational") == "1" && !is_virtual(disk)) return collective::DeviceProfile::disk();
   return collective::DeviceProfile::flash();
+}
+
+void assume_network(collective::DeviceProfile& device, const Settings& settings, bool one_machine) {
+  if (settings.network > Bytes{}) {
+    device.network_bandwidth = static_cast<double>(settings.network.count());
+  } else if (one_machine) {
+    device.network_bandwidth = 4e9;  // a copy through shared memory
+    device.message = std::chrono::microseconds(20);
+  }
 }
 
 Layout choose_layout(const std::optional<Layout>& discovered, const Settings& settings) {

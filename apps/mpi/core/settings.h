@@ -47,7 +47,7 @@ struct Settings {
   bool rearrange = true;  // false: tutti_plan=off
   collective::Options plan{};
   bool device_set = false;  // plan.device is set; else it depends on the file
-  Bytes network{};          // per second between ranks; 0: that of plan.device
+  Bytes network{};          // per second between ranks; 0: not set
   TurnAt turn = TurnAt::kCollective;
   std::optional<std::uint64_t> application{};  // tutti_app; else the identity of the job
   Bytes stripe_size{};                         // 0: not set
@@ -102,8 +102,12 @@ Result<Lookup> read_configuration(const std::string& path);
 
 // The profile of the devices below a file, if none is set. Files with a known layout are on a parallel file system,
 // whose targets are assumed to be disks. Else `device` is the file's, as stat() returns it: disks only if the kernel
-// says that it rotates.
-collective::DeviceProfile assume_device(const Layout& layout, std::uint64_t device);
+// says that it rotates and it is not the disk of a virtual machine. `devices`: where the kernel describes them.
+collective::DeviceProfile assume_device(const Layout& layout, std::uint64_t device,
+                                        const std::string& devices = "/sys/dev/block");
+
+// The network between the ranks: as the settings say; else memory if all ranks are on one machine; else unchanged.
+void assume_network(collective::DeviceProfile& device, const Settings& settings, bool one_machine);
 
 // The layout that plans use: what the file system reports, else what the settings say, else one target.
 Layout choose_layout(const std::optional<Layout>& discovered, const Settings& settings);

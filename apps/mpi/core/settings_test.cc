@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/sysmacros.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -83,6 +85,60 @@ TEST(Settings, TheFileSystemKnowsTheLayoutBest) {
   settings.stripe_count = 4;
   EXPECT_EQ(choose_layout(std::nullopt, settings).targets.size(), 4u);
   EXPECT_EQ(choose_layout(Layout::round_robin(Bytes(65536), 2), settings).stripe_count, 2u);
+}
+
+// A disk that the kernel describes below `directory`, with a partition. Returns the folder of the links.
+std::string describe_disk(const TemporaryDirectory& directory, const std::string& place, const std::string& model) {
+  const std::filesystem::path disk = std::filesystem::path(directory.path()) / place;
+  const auto links = std::filesystem::path(directory.path()) / "dev";
+  std::filesystem::create_directories(disk / "queue");
+  std::filesystem::create_directories(disk / "device");
+  std::filesystem::create_directories(disk / "part1");
+  std::filesystem::create_directories(links);
+  std::ofstream(disk / "queue/rotational") << "1\n";
+  std::ofstream(disk / "device/model") << model << "\n";
+  std::ofstream(disk / "part1/partition") << "1\n";
+  std::filesystem::create_directory_symlink(disk, links / "8:0");
+  std::filesystem::create_directory_symlink(disk / "part1", links / "8:1");
+  return links;
+}
+
+bool assumed_disk(const std::string& devices, unsigned minor) {
+  Layout layout = Layout::round_robin(Bytes(65536), 1);
+  layout.source = "default";
+  return assume_device(layout, makedev(8, minor), devices).read_positioning > std::chrono::milliseconds(1);
+}
+
+TEST(Settings, DisksThatRotateAreDisks) {
+  const TemporaryDirectory directory;
+  const auto devices = describe_disk(directory, "pci0/ata1/block/sda", "ST4000NM0033");
+  EXPECT_TRUE(assumed_disk(devices, 0));
+  EXPECT_TRUE(assumed_disk(devices, 1));   // a partition
+  EXPECT_FALSE(assumed_disk(devices, 2));  // not described
+}
+
+TEST(Settings, DisksOfVirtualMachinesAreNotAssumedToRotate) {
+  for (const auto& [place, model] : std::map<std::string, std::string>{{"pci0/virtio1/block/vda", ""},
+                                                                       {"pci0/host0/block/sda", "QEMU HARDDISK"},
+                                                                       {"pci0/host1/block/sdb", "Virtual disk"}}) {
+    const TemporaryDirectory directory;
+    const auto devices = describe_disk(directory, place, model);
+    EXPECT_FALSE(assumed_disk(devices, 0)) << place;
+    EXPECT_FALSE(assumed_disk(devices, 1)) << place;
+  }
+}
+
+TEST(Settings, RanksOfOneMachineExchangeThroughMemory) {
+  collective::DeviceProfile between, within, set;
+  assume_network(between, {}, false);
+  assume_network(within, {}, true);
+  Settings settings;
+  settings.network = Bytes(1'000'000'000);
+  assume_network(set, settings, true);
+  EXPECT_EQ(between.network_bandwidth, collective::DeviceProfile{}.network_bandwidth);
+  EXPECT_GT(within.network_bandwidth, 10 * between.network_bandwidth);
+  EXPECT_LT(within.message, between.message);
+  EXPECT_EQ(set.network_bandwidth, 1e9);
 }
 
 class MountFiles : public ::testing::Test {

@@ -34,6 +34,7 @@ struct SplitCall {
 struct OpenFile {
   MPI_Comm comm = MPI_COMM_NULL;  // this library's own, of the ranks that opened the file
   int rank = 0, size = 1;
+  bool one_machine = false;  // all ranks are on it
   int amode = 0;
   Settings settings{};
   Layout layout{};

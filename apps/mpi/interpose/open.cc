@@ -5,9 +5,10 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 
 #include "base/print_error.h"
 #include "layout/discovery.h"
@@ -15,78 +16,11 @@
 #include "mpi/interpose/calls.h"
 #include "mpi/interpose/datatype.h"
 #include "mpi/interpose/file.h"
+#include "mpi/interpose/hints.h"
 #include "mpi/interpose/intercepted.h"
 
 namespace tutti::mpi {
 namespace {
-
-constexpr const char* kConfiguration = "/etc/tutti/mpi.toml";
-
-Lookup hints_of(MPI_Info info) {
-  if (info == MPI_INFO_NULL) return {};
-  return [info](const char* key) -> std::optional<std::string> {
-    char value[MPI_MAX_INFO_VAL + 1] = "";
-    int found = 0;
-    PMPI_Info_get(info, key, MPI_MAX_INFO_VAL, value, &found);
-    if (!found) return std::nullopt;
-    return value;
-  };
-}
-
-std::optional<std::string> variable(const char* name) {
-  const char* value = std::getenv(name);
-  if (!value) return std::nullopt;
-  return value;
-}
-
-// What rank 0 sends to the others before the file is opened, or when hints change.
-struct SettingsMessage {
-  int error = MPI_SUCCESS;
-  Settings settings{};
-};
-
-// Of rank 0. A wrong hint is an error of the call. A wrong variable or configuration file switches the library off.
-SettingsMessage read_all_settings(MPI_Info info) {
-  Sources sources{hints_of(info), variable, {}};
-  auto configuration = read_configuration(variable("TUTTI_CONFIG").value_or(kConfiguration));
-  if (configuration) sources.configuration = *configuration;
-  const Settings defaults;
-  auto read = read_settings(sources, defaults);
-  std::string problem = configuration ? "" : configuration.error().message;
-  if (read.error) problem = read.error->message;
-  if (problem.empty()) return {MPI_SUCCESS, read.settings};
-  if (read.error && read.error->where == SettingsError::Where::kHint) {
-    Process::current().say_once(problem);
-    return {MPI_ERR_INFO_VALUE, defaults};
-  }
-  Process::current().say_once(problem + "; collective calls are left to the MPI library");
-  read.settings.rearrange = false;
-  read.settings.turn = TurnAt::kNever;
-  return {MPI_SUCCESS, read.settings};
-}
-
-// Of rank 0: hints of MPI_File_set_view and MPI_File_set_info.
-SettingsMessage change_settings(const OpenFile& file, MPI_Info info) {
-  SettingsMessage message{MPI_SUCCESS, file.settings};
-  if (info == MPI_INFO_NULL) return message;
-  const auto read = read_settings({hints_of(info), {}, {}}, file.settings);
-  if (read.error) {
-    Process::current().say_once(read.error->message);
-    message.error = MPI_ERR_INFO_VALUE;
-    return message;
-  }
-  message.settings = read.settings;
-  message.settings.turn = file.settings.turn;  // these apply when a file is opened
-  message.settings.application = file.settings.application;
-  message.settings.route = file.settings.route;
-  return message;
-}
-
-template <typename Message>
-void broadcast(Message& message, MPI_Comm comm) {
-  static_assert(std::is_trivially_copyable_v<Message>);
-  PMPI_Bcast(&message, sizeof message, MPI_BYTE, 0, comm);
-}
 
 // What rank 0 sends to the others about the open file.
 struct FileMessage {
@@ -222,7 +156,8 @@ void examine_mounted(const std::string& path, const Settings& settings, std::uin
 }
 
 // Of rank 0.
-void examine(const char* name, int amode, const Settings& settings, Attached& attached, ClusterPath& found) {
+void examine(const char* name, const OpenFile& file, Attached& attached, ClusterPath& found) {
+  const Settings& settings = file.settings;
   FileMessage& message = attached.message;
   message.prefixed = prefix_removed(name);
   const std::string path = absolute_path(name, message.prefixed);
@@ -231,13 +166,13 @@ void examine(const char* name, int amode, const Settings& settings, Attached& at
   const auto application = Process::current().application(settings.application);
   message.application = application.number;
   message.turns = settings.turn != TurnAt::kNever && Process::current().turns(application) != nullptr;
-  message.carried =
-      settings.route == Route::kNodes && settings.rearrange && examine_carried(path, amode, settings, attached, found);
+  message.carried = settings.route == Route::kNodes && settings.rearrange &&
+                    examine_carried(path, file.amode, settings, attached, found);
   if (!message.carried) examine_mounted(path, settings, status.st_dev, attached);
   const Layout& layout = attached.layout;
   if (message.carried || message.discovered) warn_about_hints(path, layout, settings);
   if (settings.device_set) message.device = settings.plan.device;
-  if (settings.network > Bytes{}) message.device.network_bandwidth = static_cast<double>(settings.network.count());
+  assume_network(message.device, settings, file.one_machine);
   message.set = settings.stripe_count > 0;
   message.stripe_size = layout.stripe_size.count();
   message.object_size = layout.object_size.count();
@@ -286,7 +221,7 @@ void attach_data(const char* name, const OpenFile& file, Attached& attached, Clu
 
 // Of rank 0. After a failure here rank 0 must still send its message to the others, which wait for it.
 void examine_or_leave(const char* name, const OpenFile& file, Attached& attached, ClusterPath& found) try {
-  examine(name, file.amode, file.settings, attached, found);
+  examine(name, file, attached, found);
   if (FileMessage& message = attached.message; file.size > 1 || message.carried)
     message.rearrange = may_rearrange(name, message.prefixed, file.settings);
 } catch (const std::exception& problem) {  // no memory, or no thread for the connection to the nodes or the gate
@@ -296,18 +231,12 @@ void examine_or_leave(const char* name, const OpenFile& file, Attached& attached
 }
 
 // Collective, after the MPI library has opened the file on all ranks.
-std::shared_ptr<OpenFile> attach(const char* name, int amode, const Settings& settings, MPI_Comm comm) {
-  auto file = std::make_shared<OpenFile>();
-  file->comm = comm;
-  PMPI_Comm_rank(comm, &file->rank);
-  PMPI_Comm_size(comm, &file->size);
-  file->amode = amode;
-  file->settings = settings;
+void attach(const char* name, const std::shared_ptr<OpenFile>& file) {
   Attached attached;
   ClusterPath found;
   FileMessage& message = attached.message;
   if (file->rank == 0) examine_or_leave(name, *file, attached, found);
-  share_layout(message, attached.layout, comm, file->rank);
+  share_layout(message, attached.layout, file->comm, file->rank);
   Process::current().adopt(message.application);
   attach_data(name, *file, attached, found);
   file->data = std::move(attached.data);
@@ -317,7 +246,27 @@ std::shared_ptr<OpenFile> attach(const char* name, int amode, const Settings& se
   file->layout = std::move(attached.layout);
   file->turns = message.turns;
   file->left_to_mpi = !message.rearrange;
-  return file;
+}
+
+// Different on machines that were not started together; 0: not known.
+std::int64_t machine() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot.empty() ? 0 : static_cast<std::int64_t>(std::hash<std::string>()(boot) >> 1);
+}
+
+struct OpenedByAll {
+  bool fine = false;         // all ranks have opened the file
+  bool one_machine = false;  // all ranks are on it
+};
+
+// Collective.
+OpenedByAll opened_by_all(bool fine, MPI_Comm comm) {
+  const std::int64_t here = machine();
+  const std::int64_t mine[3] = {fine ? 0 : 1, here, -here};
+  std::int64_t largest[3] = {1, 0, 0};
+  PMPI_Allreduce(mine, largest, 3, MPI_INT64_T, MPI_MAX, comm);
+  return {largest[0] == 0, here != 0 && largest[1] == -largest[2]};
 }
 
 // This library's own communicator. Unlike MPI_Comm_dup, MPI_Comm_split does not call functions of the program.
@@ -403,13 +352,19 @@ int File_open(MPI_Comm comm, const char* path, int amode, MPI_Info info, MPI_Fil
     return raise_error(MPI_FILE_NULL, message.error);
   }
   const int result = next().File_open(comm, path, amode, info, handle);
-  int failures = result == MPI_SUCCESS ? 0 : 1, all = 0;
-  PMPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, own);
-  if (all > 0) {
+  const OpenedByAll opened = opened_by_all(result == MPI_SUCCESS, own);
+  if (!opened.fine) {
     PMPI_Comm_free(&own);
     return result;
   }
-  auto file = attach(path, amode, message.settings, own);
+  auto file = std::make_shared<OpenFile>();
+  file->comm = own;
+  PMPI_Comm_rank(own, &file->rank);
+  PMPI_Comm_size(own, &file->size);
+  file->amode = amode;
+  file->settings = message.settings;
+  file->one_machine = opened.one_machine;
+  attach(path, file);
   if (file->settings.turn == TurnAt::kOpen && file->writable()) {
     begin_turn(*file, Bytes{});
     end_use(*file);
