@@ -38,6 +38,10 @@ class DataFile {
   virtual Result<void> write(std::span<const FilePart> parts, const Issue& issue) = 0;
   // Returns the size of the file if a part is after its end, else UINT64_MAX. Bytes after the end are not changed.
   virtual Result<std::uint64_t> read(std::span<const FilePart> parts, const Issue& issue) = 0;
+  // Of the file, now. kNotFound: unknown, because nodes carry it.
+  virtual Result<std::uint64_t> size() {
+    return fail(ErrorCode::kNotFound, "the size of a file of nodes is not known");
+  }
   // Brings these ranges into the servers' caches. Errors are ignored.
   virtual void prefetch(std::span<const Extent> extents) = 0;
 

@@ -111,11 +111,10 @@ Result<std::uint64_t> MountFile::read(std::span<const FilePart> parts, const Iss
         parts, done, [this](const Call& c) { return ::preadv(file_.get(), c.buffers.data(), c.count, c.offset); });
     if (error != 0) return failed("cannot read", options_.path, error);
     if (parts.empty()) break;
-    struct stat status {};
-    if (::fstat(file_.get(), &status) != 0) return failed("cannot read", options_.path, errno);
-    const auto size = static_cast<std::uint64_t>(status.st_size);
-    if (size > parts.front().offset + done) continue;  // the file has grown
-    end = std::min(end, size);
+    const auto now = size();
+    if (!now) return Failure(now.error());
+    if (*now > parts.front().offset + done) continue;  // the file has grown
+    end = std::min(end, *now);
     // Later parts may be before the end: lists need not ascend.
     do {
       parts = parts.subspan(1);
@@ -124,6 +123,13 @@ Result<std::uint64_t> MountFile::read(std::span<const FilePart> parts, const Iss
   }
   if (issue.issued) issue.issued();
   return end;
+}
+
+Result<std::uint64_t> MountFile::size() {
+  if (auto opened = open(); !opened) return Failure(opened.error());
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) return failed("cannot find the size of", options_.path, errno);
+  return static_cast<std::uint64_t>(status.st_size);
 }
 
 void MountFile::prefetch(std::span<const Extent> extents) {

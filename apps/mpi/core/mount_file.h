@@ -28,6 +28,7 @@ class MountFile final : public DataFile {
   Result<void> open() override;
   Result<void> write(std::span<const FilePart> parts, const Issue& issue) override;
   Result<std::uint64_t> read(std::span<const FilePart> parts, const Issue& issue) override;
+  Result<std::uint64_t> size() override;
   // In the background.
   void prefetch(std::span<const Extent> extents) override;
   Result<void> sync() override;

@@ -12,6 +12,7 @@ namespace tutti::mpi {
 void FileCounters::add(const FileCounters& other) {
   collectives += other.collectives;
   plain += other.plain;
+  chosen += other.chosen;
   carried += other.carried;
   read += other.read;
   written += other.written;
@@ -31,9 +32,10 @@ std::string describe(const FileCounters& counters, std::uint64_t ranks) {
     return format(Duration(static_cast<std::int64_t>(sum / std::max<std::uint64_t>(ranks, 1))));
   };
   return fmt::format(
-      "{} collective calls rearranged (plans: {}), {} left to the MPI library; {}{} read, {} written; time per rank: "
+      "{} collective calls rearranged (plans: {}), {} left to the MPI library{}; {}{} read, {} written; time per rank: "
       "{} in exchange, {} in I/O, {} waiting for a turn",
       counters.collectives, plans.empty() ? "none" : plans, counters.plain,
+      counters.chosen > 0 ? fmt::format(", {} more because it was faster", counters.chosen) : "",
       counters.carried > 0 ? fmt::format("{} calls through nodes; ", counters.carried) : "",
       format(Bytes(counters.read)), format(Bytes(counters.written)), mean(counters.exchange), mean(counters.io),
       mean(counters.turn));

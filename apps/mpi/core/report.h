@@ -19,6 +19,7 @@ struct FileCounters {
 
   std::uint64_t collectives = 0;  // rearranged; counted by rank 0 of the file
   std::uint64_t plain = 0;        // carried out by the MPI library
+  std::uint64_t chosen = 0;       // the same, because plan `auto` measured that it is faster
   std::uint64_t carried = 0;      // calls through nodes: collective ones once, those of single ranks each
   std::uint64_t read = 0, written = 0;
   std::array<std::uint64_t, kPlans> plans{};  // collectives by the plan that was used

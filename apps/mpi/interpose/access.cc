@@ -6,9 +6,10 @@
 #include <numeric>
 #include <optional>
 
+#include "base/live_world.h"
 #include "mpi/core/memory.h"
+#include "mpi/interpose/call.h"
 #include "mpi/interpose/calls.h"
-#include "mpi/interpose/datatype.h"
 #include "mpi/interpose/file.h"
 #include "mpi/interpose/intercepted.h"
 #include "mpi/interpose/plan_execution.h"
@@ -16,136 +17,16 @@
 namespace tutti::mpi {
 namespace {
 
-using collective::AccessList;
-using collective::ExtentRun;
-
-// The arguments of a call.
-struct Access {
-  MPI_File handle;
-  Direction direction;
-  std::optional<MPI_Offset> offset;  // empty: at the individual file pointer
-  void* buffer;
-  MPI_Count count;
-  MPI_Datatype type;
-};
+using collective::AdaptiveChoice;
+using collective::PlanKind;
 
 // The result of a call that was rearranged.
 struct Outcome {
-  bool plain = false;  // the caller must call the MPI library instead
+  bool plain = false;                               // the caller must call the MPI library instead
+  std::optional<collective::CallPattern> chosen{};  // and measure it, because it is faster
   int result = MPI_SUCCESS;
   std::uint64_t bytes = 0;
 };
-
-// This rank's part, as far as it is known without the other ranks.
-struct Local {
-  std::int64_t code = kFine;
-  MPI_Offset position = 0;  // in elementary datatypes
-  std::optional<Memory> memory{};
-  std::vector<collective::Extent> extents{};
-  AccessList list{};
-  std::uint64_t bytes = 0;
-
-  static Local wrong(std::int64_t code) {
-    Local local;
-    local.code = code;
-    return local;
-  }
-};
-
-// True if the list has a byte twice.
-bool overlaps_itself(const AccessList& list) {
-  return !collective::ascending(list) && collective::bytes_of(collective::sorted(list)) != collective::bytes_of(list);
-}
-
-Local examine(const OpenFile& file, const Access& access) try {
-  if (access.count < 0) return Local::wrong(MPI_ERR_COUNT);
-  if (access.type == MPI_DATATYPE_NULL) return Local::wrong(MPI_ERR_TYPE);
-  if (access.offset && *access.offset < 0) return Local::wrong(MPI_ERR_ARG);
-  if (!file.view_known) return Local::wrong(kFallBack);
-  auto flat = flatten(access.type);
-  if (!flat) return Local::wrong(kFallBack);
-  Local local;
-  if (access.offset)
-    local.position = *access.offset;
-  else if (PMPI_File_get_position(access.handle, &local.position) != MPI_SUCCESS)
-    return Local::wrong(kFallBack);
-  local.memory.emplace(access.buffer, std::move(*flat), access.count);
-  local.bytes = local.memory->size();
-  // A part of an elementary datatype is not allowed; each MPI library does something else with it.
-  if (local.bytes % static_cast<std::uint64_t>(file.view.etype_size()) != 0) return Local::wrong(kFallBack);
-  auto extents = file.view.extents({local.position, static_cast<std::int64_t>(local.bytes)});
-  if (!extents) return Local::wrong(extents.error().code == ErrorCode::kFull ? kFallBack : MPI_ERR_ARG);
-  local.extents = std::move(*extents);
-  local.list = collective::compress(local.extents);
-  if (access.direction == Direction::kWrite && overlaps_itself(local.list)) return Local::wrong(MPI_ERR_TYPE);
-  return local;
-} catch (const std::bad_alloc&) {
-  return Local::wrong(kFallBack);
-}
-
-// What every rank sends to all others first. A list of one run needs no second message.
-struct Header {
-  std::int64_t code = kFine;
-  std::uint64_t runs = 0;
-  std::uint64_t bytes = 0;
-  ExtentRun first{};
-};
-
-// What the ranks know about each other.
-struct Gathered {
-  std::int64_t code = kFine;
-  collective::Collective collective{};
-  std::uint64_t bytes = 0;  // of all ranks
-};
-
-// Lists of more runs are not gathered.
-constexpr std::uint64_t kMostRuns = std::uint64_t{1} << 26;
-
-// Collective: the lists of all ranks, if one has more than one run.
-void gather_runs(const OpenFile& file, const Local& local, const std::vector<Header>& headers, Gathered& gathered) {
-  MPI_Datatype run = MPI_DATATYPE_NULL;
-  PMPI_Type_contiguous(sizeof(ExtentRun), MPI_BYTE, &run);
-  PMPI_Type_commit(&run);
-  std::vector<int> counts, before;
-  int sum = 0;
-  for (const Header& header : headers) {
-    counts.push_back(static_cast<int>(header.runs));
-    before.push_back(sum);
-    sum += counts.back();
-  }
-  std::vector<ExtentRun> all(static_cast<std::size_t>(sum));
-  PMPI_Allgatherv(local.list.data(), static_cast<int>(local.list.size()), run, all.data(), counts.data(), before.data(),
-                  run, file.comm);
-  PMPI_Type_free(&run);
-  for (std::size_t i = 0; i < headers.size(); ++i)
-    gathered.collective.lists.emplace_back(all.begin() + before[i], all.begin() + before[i] + counts[i]);
-}
-
-// Collective.
-Gathered gather(const OpenFile& file, const Local& local, Direction direction) {
-  const Header mine{local.code, local.list.size(), local.bytes, local.list.empty() ? ExtentRun{} : local.list.front()};
-  std::vector<Header> headers(static_cast<std::size_t>(file.size));
-  PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, headers.data(), sizeof mine, MPI_BYTE, file.comm);
-  Gathered gathered;
-  gathered.collective.direction = direction;
-  std::uint64_t runs = 0, longest = 0;
-  for (const Header& header : headers) {
-    if (header.code == kFallBack && gathered.code == kFine) gathered.code = kFallBack;
-    if (header.code > 0) gathered.code = std::max(gathered.code, header.code);
-    runs += header.runs;
-    longest = std::max(longest, header.runs);
-    gathered.bytes += header.bytes;
-  }
-  if (gathered.code == kFine && runs > kMostRuns) gathered.code = kFallBack;
-  if (gathered.code != kFine) return gathered;
-  if (longest > 1) {
-    gather_runs(file, local, headers, gathered);
-    return gathered;
-  }
-  for (const Header& header : headers)
-    gathered.collective.lists.push_back(header.runs > 0 ? AccessList{header.first} : AccessList{});
-  return gathered;
-}
 
 // Whether this library may carry out an access instead of the MPI library. The same on all ranks.
 bool ours(const OpenFile& file, Direction direction) {
@@ -167,11 +48,11 @@ void count_bytes(OpenFile& file, Direction direction, std::uint64_t bytes) {
   add(direction == Direction::kWrite ? file.counters.written : file.counters.read, bytes);
 }
 
-void count_collective(OpenFile& file, const collective::RankPlan& plan) {
+void count_collective(OpenFile& file, PlanKind kind) {
   if (file.rank != 0) return;
   ++file.counters.collectives;
   if (file.carried) add(file.counters.carried, 1);
-  ++file.counters.plans[static_cast<std::size_t>(plan.kind)];
+  ++file.counters.plans[static_cast<std::size_t>(kind)];
 }
 
 // Collective. All parts of the call are one operation: rank 0 makes its stamp. Nothing: the data is not carried.
@@ -201,23 +82,108 @@ Outcome finish(OpenFile& file, const Access& access, const Local& local, const A
   return outcome;
 }
 
-// Collective. Everything after the lists are known.
-Outcome execute(OpenFile& file, const Access& access, const Local& local, const Gathered& gathered) {
-  const auto plan = collective::plan_rank(gathered.collective, file.layout, file.settings.plan,
-                                          static_cast<collective::Rank>(file.rank));
-  if (!plan) {  // the same on all ranks
-    Process::current().say_once(plan.error().message + "; such collective calls are left to the MPI library");
-    return plain(file);
+// The same on all ranks. nullptr: the plan is not `auto`.
+AdaptiveChoice* choice_of(OpenFile& file, Direction direction) {
+  if (file.settings.plan.kind != PlanKind::kAuto) return nullptr;
+  return &file.choices[direction == Direction::kWrite ? 1 : 0];
+}
+
+collective::CallTime time_of(const Agreement& result) {
+  return {static_cast<double>(result.all) / 1e9, static_cast<double>(result.io) / 1e9};
+}
+
+// The plan of a rank that needs no other rank.
+Result<collective::RankPlan> plan_own(const OpenFile& file, const Local& local, Direction direction) {
+  collective::Options options{.kind = PlanKind::kIndependent};
+  options.list_io = std::numeric_limits<std::uint32_t>::max();
+  return collective::plan_rank({direction, {local.list}}, file.layout, options, 0);
+}
+
+// How a call is planned.
+struct Planning {
+  collective::Method method{};
+  bool own = false;                 // ranks need not know each other's lists
+  collective::Collective access{};  // else the lists
+};
+
+// Collective. An error is the same on all ranks.
+Result<Planning> choose_method(OpenFile& file, const Local& local, const Gathered& gathered, bool mpi_allowed) {
+  Planning planning{.method = file.settings.plan.kind};
+  const collective::CallPattern& pattern = gathered.pattern;
+  AdaptiveChoice* const choice = choice_of(file, pattern.direction);
+  if (choice && pattern.bytes > 0) {
+    if (!choice->knows(pattern)) {
+      planning.access = gather_lists(file, local, gathered);
+      const auto estimates = collective::estimate(planning.access, file.layout, file.settings.plan);
+      if (!estimates) return Failure(estimates.error());
+      choice->learn(pattern, *estimates, file.settings.plan.device.network_bandwidth);
+    }
+    planning.method = choice->choose(pattern, mpi_allowed && gathered.mpi_allowed);
+    planning.own = !planning.method || (planning.method == PlanKind::kIndependent && !file.carried);
   }
-  const auto stamp = share_stamp(file, Bytes(gathered.bytes));
-  const Agreement result =
-      PlanExecution(file, *plan, local.list, *local.memory, access.direction, stamp ? &*stamp : nullptr).run();
+  if (!planning.own && planning.access.lists.empty()) planning.access = gather_lists(file, local, gathered);
+  return planning;
+}
+
+Result<collective::RankPlan> make_plan(const OpenFile& file, const Local& local, Direction direction,
+                                       const Planning& planning) {
+  if (planning.own) return plan_own(file, local, direction);
+  collective::Options options = file.settings.plan;
+  options.kind = *planning.method;
+  return collective::plan_rank(planning.access, file.layout, options, static_cast<collective::Rank>(file.rank));
+}
+
+// Collective.
+Agreement carry_out(OpenFile& file, const Access& access, const Local& local, const Gathered& gathered,
+                    const collective::RankPlan& plan) {
+  const auto stamp = share_stamp(file, Bytes(gathered.pattern.bytes));
+  return PlanExecution(file, plan, local.list, *local.memory, access.direction, stamp ? &*stamp : nullptr).run();
+}
+
+Outcome refuse(OpenFile& file, const Error& error) {
+  Process::current().say_once(error.message + "; such collective calls are left to the MPI library");
+  return plain(file);
+}
+
+// Collective. Everything after the headers are known. `mpi_allowed`: in this form of the call.
+Outcome execute(OpenFile& file, const Access& access, const Local& local, const Gathered& gathered, bool mpi_allowed) {
+  const auto planning = choose_method(file, local, gathered, mpi_allowed);
+  if (!planning) return refuse(file, planning.error());
+  if (!planning->method) return {.plain = true, .chosen = gathered.pattern, .bytes = local.bytes};
+  const auto plan = make_plan(file, local, access.direction, *planning);
+  if (!plan && !planning->own) return refuse(file, plan.error());  // the same on all ranks
+  const Agreement result = plan ? carry_out(file, access, local, gathered, *plan)
+                                : agree(file, Agreement{.code = kFallBack});  // others have a plan
   if (result.code == kFallBack) {
     file.left_to_mpi = true;
     return plain(file);
   }
-  if (result.code == kFine) count_collective(file, *plan);
+  if (result.code == kFine) {
+    count_collective(file, plan->kind);
+    if (AdaptiveChoice* const choice = choice_of(file, access.direction); choice && gathered.pattern.bytes > 0)
+      choice->measured(gathered.pattern, planning->method, time_of(result));
+  }
   return finish(file, access, local, result);
+}
+
+// Collective. The MPI library carries out a call that this library could rearrange: with its time, and with the same
+// result on all ranks.
+template <typename Plain>
+int carry_out_plainly(OpenFile& file, const Access& access, const Outcome& outcome, Plain call) {
+  const TimePoint start = live_world().clock().steady();
+  const int result = call();
+  Agreement mine;
+  mine.all = mine.io = (live_world().clock().steady() - start).count();
+  int error_class = MPI_SUCCESS;
+  if (result != MPI_SUCCESS) PMPI_Error_class(result, &error_class);
+  mine.code = error_class;
+  const Agreement all = agree(file, mine);
+  if (all.code != kFine)  // the MPI library has called the error handler of this rank if its call failed
+    return result != MPI_SUCCESS ? static_cast<int>(all.code) : raise_error(access.handle, static_cast<int>(all.code));
+  if (file.rank == 0) ++file.counters.chosen;
+  count_bytes(file, access.direction, outcome.bytes);
+  choice_of(file, access.direction)->measured(*outcome.chosen, std::nullopt, time_of(all));
+  return result;
 }
 
 // A collective or independent call of a file that nodes carry, by this rank alone.
@@ -225,9 +191,7 @@ Outcome transfer_alone(OpenFile& file, const Access& access) {
   const Local local = examine(file, access);
   if (local.code > 0) return {.result = raise_error(access.handle, static_cast<int>(local.code))};
   if (local.code == kFallBack) return {.plain = true};
-  collective::Options options{.kind = collective::PlanKind::kIndependent};
-  options.list_io = std::numeric_limits<std::uint32_t>::max();
-  const auto plan = collective::plan_rank({access.direction, {local.list}}, file.layout, options, 0);
+  const auto plan = plan_own(file, local, access.direction);
   if (!plan) return {.plain = true};
   const Agreement result = PlanExecution(file, *plan, local.list, *local.memory, access.direction).run_alone();
   if (result.code == kFallBack) return {.plain = true};
@@ -235,19 +199,47 @@ Outcome transfer_alone(OpenFile& file, const Access& access) {
   return finish(file, access, local, result);
 }
 
-// Collective.
-Outcome perform(OpenFile& file, const Access& access) {
+// This rank's own reads or writes, before it knows the other ranks' lists.
+Agreement move_own_data(OpenFile& file, const Access& access, const Local& local) try {
+  if (local.code != kFine || local.bytes == 0) return {};
+  const auto plan = plan_own(file, local, access.direction);
+  if (!plan) return {.code = kFallBack};
+  return PlanExecution(file, *plan, local.list, *local.memory, access.direction).run_alone();
+} catch (const std::exception&) {  // no memory; the other ranks wait for this one's header
+  return {.code = kFallBack};
+}
+
+// Collective, with one message instead of two: if a rank finds that the call is wrong, all get the error, but others
+// may have written their data. If one cannot do its part, the MPI library carries out all of the call.
+Outcome perform_at_once(OpenFile& file, const Access& access, AdaptiveChoice& choice) {
+  const Local local = examine(file, access);
+  const Agreement done = move_own_data(file, access, local);
+  const Gathered gathered = gather(file, local, access.direction, done);
+  if (gathered.code == kFallBack) return plain(file);
+  if (gathered.code == kFine) {
+    count_collective(file, PlanKind::kIndependent);
+    const double io = static_cast<double>(gathered.io) / 1e9;
+    if (gathered.pattern.bytes > 0) choice.measured(gathered.pattern, PlanKind::kIndependent, {io, io});
+  }
+  return finish(file, access, local, {.code = gathered.code, .value = done.value});
+}
+
+// Collective. `mpi_allowed`: the caller can measure the MPI library's own call.
+Outcome perform(OpenFile& file, const Access& access, bool mpi_allowed) {
   if (!rearranged(file, access.direction)) {
     begin_turn(file, Bytes{});
     if (file.carried && ours(file, access.direction)) return transfer_alone(file, access);  // one process
     return plain(file);
   }
+  if (AdaptiveChoice* const choice = choice_of(file, access.direction);
+      choice && !file.turns && !file.carried && choice->begin_at_once())
+    return perform_at_once(file, access, *choice);
   const Local local = examine(file, access);
-  const Gathered gathered = gather(file, local, access.direction);
+  const Gathered gathered = gather(file, local, access.direction, {});
   if (gathered.code > 0) return {.result = raise_error(access.handle, static_cast<int>(gathered.code))};
-  begin_turn(file, Bytes(gathered.bytes));
+  begin_turn(file, Bytes(gathered.pattern.bytes));
   if (gathered.code == kFallBack) return plain(file);
-  return execute(file, access, local, gathered);
+  return execute(file, access, local, gathered, mpi_allowed);
 }
 
 void set_status(MPI_Status* status, std::uint64_t bytes) {
@@ -260,8 +252,9 @@ template <typename Plain>
 int blocking(const Access& access, MPI_Status* status, Plain call) {
   const auto file = Process::current().find(access.handle);
   if (!file) return call();
-  const Outcome outcome = perform(*file, access);
-  const int result = outcome.plain ? call() : outcome.result;
+  const Outcome outcome = perform(*file, access, true);
+  int result = outcome.result;
+  if (outcome.plain) result = outcome.chosen ? carry_out_plainly(*file, access, outcome, call) : call();
   if (!outcome.plain && result == MPI_SUCCESS) set_status(status, outcome.bytes);
   end_use(*file);
   return result;
@@ -284,7 +277,7 @@ template <typename Plain>
 int begin(const Access& access, Plain call) {
   const auto file = Process::current().find(access.handle);
   if (!file || (file->split.active && file->split.result == MPI_SUCCESS)) return call();
-  const Outcome outcome = perform(*file, access);
+  const Outcome outcome = perform(*file, access, false);
   const int result = outcome.plain ? call() : outcome.result;
   file->split = {!outcome.plain || result == MPI_SUCCESS, outcome.plain, outcome.bytes, result};
   if (!outcome.plain || result != MPI_SUCCESS) end_use(*file);  // else end() does

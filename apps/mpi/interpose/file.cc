@@ -159,15 +159,16 @@ std::string Process::report() {
 }
 
 std::int64_t agree(const OpenFile& file, std::int64_t mine) {
-  return agree(file, Agreement{mine, INT64_MAX}).code;
+  return agree(file, Agreement{.code = mine}).code;
 }
 
 Agreement agree(const OpenFile& file, const Agreement& mine) {
   // A severity that grows: fine, fall back, error classes.
   const std::int64_t severity = mine.code == kFine ? 0 : mine.code == kFallBack ? 1 : mine.code + 1;
-  std::int64_t local[2] = {severity, -mine.value}, all[2] = {severity, -mine.value};
-  PMPI_Allreduce(local, all, 2, MPI_INT64_T, MPI_MAX, file.comm);
-  return {all[0] == 0 ? kFine : all[0] == 1 ? kFallBack : all[0] - 1, -all[1]};
+  const std::int64_t local[4] = {severity, -mine.value, mine.all, mine.io};
+  std::int64_t most[4] = {severity, -mine.value, mine.all, mine.io};
+  PMPI_Allreduce(local, most, 4, MPI_INT64_T, MPI_MAX, file.comm);
+  return {most[0] == 0 ? kFine : most[0] == 1 ? kFallBack : most[0] - 1, -most[1], most[2], most[3]};
 }
 
 int raise_error(MPI_File file, int error_class) {

@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "collective/adaptive_choice.h"
 #include "mpi/core/carried_file.h"
 #include "mpi/core/job_turns.h"
 #include "mpi/core/report.h"
@@ -47,6 +49,7 @@ struct OpenFile {
   std::unique_ptr<DataFile> data{};
   CarriedFile* carried = nullptr;  // `data`, if nodes carry it
   FileCounters counters{};
+  std::array<collective::AdaptiveChoice, 2> choices{};  // of plan `auto`, by direction
   SplitCall split{};
 
   bool writable() const { return (amode & (MPI_MODE_WRONLY | MPI_MODE_RDWR)) != 0; }
@@ -113,10 +116,11 @@ inline constexpr std::int64_t kFallBack = -1;
 
 // The largest severity of all ranks: an error before kFallBack before kFine.
 std::int64_t agree(const OpenFile& file, std::int64_t mine);
-// The same, with the smallest `value` of all ranks.
+// The same, with the smallest `value` and the longest times of all ranks.
 struct Agreement {
   std::int64_t code = kFine;
   std::int64_t value = INT64_MAX;
+  std::int64_t all = 0, io = 0;  // time of the call and of its reads and writes, in nanoseconds
 };
 Agreement agree(const OpenFile& file, const Agreement& mine);
 

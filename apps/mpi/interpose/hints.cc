@@ -59,7 +59,15 @@ SettingsMessage change_settings(const OpenFile& file, MPI_Info info) {
   message.settings.turn = file.settings.turn;  // these apply when a file is opened
   message.settings.application = file.settings.application;
   message.settings.route = file.settings.route;
+  message.settings.plan.device.network_bandwidth = file.settings.plan.device.network_bandwidth;
+  message.settings.plan.device.message = file.settings.plan.device.message;
   return message;
+}
+
+void adopt_settings(OpenFile& file, const Settings& settings) {
+  // The estimates are wrong now.
+  if (settings.plan.device.bandwidth != file.settings.plan.device.bandwidth) file.choices = {};
+  file.settings = settings;
 }
 
 }  // namespace tutti::mpi

@@ -20,6 +20,8 @@ struct SettingsMessage {
 SettingsMessage read_all_settings(MPI_Info info);
 // Of rank 0: hints of MPI_File_set_view and MPI_File_set_info.
 SettingsMessage change_settings(const OpenFile& file, MPI_Info info);
+// What rank 0 sent.
+void adopt_settings(OpenFile& file, const Settings& settings);
 
 // Collective.
 template <typename Message>

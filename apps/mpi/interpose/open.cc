@@ -404,7 +404,7 @@ int File_set_view(MPI_File handle, MPI_Offset displacement, MPI_Datatype etype, 
   if (code != kFine) return raise_error(handle, static_cast<int>(code));
   const int result = set_view_of_mpi(handle, displacement, etype, filetype, asked, datarep, info);
   if (result != MPI_SUCCESS) return result;
-  file->settings = message.settings;
+  adopt_settings(*file, message.settings);
   file->native = datarep && std::strcmp(datarep, "native") == 0;
   file->view_known = asked.view.has_value();
   if (asked.view) file->view = std::move(*asked.view);
@@ -418,7 +418,7 @@ int File_set_info(MPI_File handle, MPI_Info info) {
   if (file->rank == 0) message = change_settings(*file, info);
   broadcast(message, file->comm);
   if (message.error != MPI_SUCCESS) return raise_error(handle, message.error);
-  file->settings = message.settings;
+  adopt_settings(*file, message.settings);
   return next().File_set_info(handle, info);
 }
 

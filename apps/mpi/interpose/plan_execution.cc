@@ -32,17 +32,23 @@ std::span<const Item> in_round(const std::vector<Item>& items, std::uint32_t rou
   return {first, last};
 }
 
-// Adds the time of its scope to a counter of nanoseconds.
+// Adds the time of its scope to a counter of nanoseconds, and to `also`.
 class Timed {
  public:
-  explicit Timed(std::uint64_t& counter) : counter_(counter), start_(now()) {}
-  ~Timed() { add(counter_, static_cast<std::uint64_t>((now() - start_).count())); }
+  explicit Timed(std::uint64_t& counter, std::int64_t* also = nullptr)
+      : counter_(counter), also_(also), start_(now()) {}
+  ~Timed() {
+    const auto time = (now() - start_).count();
+    add(counter_, static_cast<std::uint64_t>(time));
+    if (also_) *also_ += time;
+  }
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
 
  private:
   static TimePoint now() { return live_world().clock().steady(); }
   std::uint64_t& counter_;
+  std::int64_t* const also_;
   TimePoint start_;
 };
 
@@ -111,13 +117,15 @@ std::int64_t PlanExecution::prepare() try {
 }
 
 Agreement PlanExecution::run() {
+  const TimePoint start = live_world().clock().steady();
   if (exchanges()) {
-    if (const std::int64_t ready = agree(file_, prepare()); ready != kFine) return {ready, INT64_MAX};
+    if (const std::int64_t ready = agree(file_, prepare()); ready != kFine) return {.code = ready};
     for (std::uint32_t number = 0; number < plan_.rounds; ++number)
       direction_ == Direction::kWrite ? write_round(round_of(number)) : read_round(round_of(number));
   } else {
     own_requests();
   }
+  result_.all = (live_world().clock().steady() - start).count();
   return agree(file_, result_);
 }
 
@@ -151,7 +159,7 @@ void PlanExecution::own_requests() {
 
 void PlanExecution::do_io(std::span<const FilePart> parts) try {
   if (result_.code != kFine) return;
-  const Timed timed(file_.counters.io);
+  const Timed timed(file_.counters.io, &result_.io);
   Issue issue{.stamp = stamp_, .delay = plan_.start_rule.delay};
   if (plan_.nonblocking && plan_.start_rule.next && !next_started_) issue.issued = [this] { let_next_start(); };
   std::optional<Error> error;
