@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMpi = 3;       // index of the MPI library itself; the others are plans
 constexpr double kHope = 0.75;        // a method is tried if its estimate is at most 1 / this above the best
 constexpr double kSecondTrial = 0.5;  // and again if it was less than 1 / this slower than the best
-constexpr double kSuspect = 4;        // the MPI library is tried if all others are slower than estimated by this
+constexpr double kSuspect = 4;        // the MPI library is tried if the best plan takes this times the least estimate
 constexpr double kInMemory = 0.25;    // I/O in this share of the device's time: the data is in memory
 constexpr double kOnDevice = 0.5;     // and from this share on it is not
 constexpr double kFade = 0.995;       // per call: what was measured long ago counts less
@@ -29,14 +29,17 @@ int size_class(std::uint64_t value) {
 }
 
 struct MemoryEstimates {
-  double independent = 0, two_phase = 0;  // seconds per byte
+  double independent = 0, two_phase = 0, resonant = 0;  // seconds per byte
 };
 
-MemoryEstimates estimate_memory(const CallPattern& pattern, double network_bandwidth) {
+MemoryEstimates estimate_memory(const CallPattern& pattern, const Machine& machine) {
   const auto bytes = static_cast<double>(pattern.bytes), ranks = static_cast<double>(pattern.ranks);
   const double calls = static_cast<double>(pattern.extents) / bytes;
   const double all_calls = pattern.direction == Direction::kRead ? calls * kReadCall / ranks : calls * kWriteCall;
-  return {1 / kCopy + all_calls, 2 / kCopy + 1 / ranks / network_bandwidth};
+  const double two_phase = 2 / kCopy + 1 / ranks / machine.network_bandwidth;
+  // Only the agents do I/O and send or receive everything.
+  const double share = std::max(1.0, ranks / static_cast<double>(std::max<std::uint64_t>(1, machine.agents)));
+  return {1 / kCopy + all_calls, two_phase, two_phase * share};
 }
 
 }  // namespace
@@ -56,20 +59,18 @@ bool AdaptiveChoice::knows(const CallPattern& pattern) const {
   return known_.contains(key_of(pattern));
 }
 
-void AdaptiveChoice::learn(const CallPattern& pattern, const std::vector<Estimate>& estimates,
-                           double network_bandwidth) {
+void AdaptiveChoice::learn(const CallPattern& pattern, const std::vector<Estimate>& estimates, const Machine& machine) {
   assert(!estimates.empty());
   if (known_.size() >= kMostPatterns) known_.clear();
   const Key key = key_of(pattern);
   Known made;
-  const MemoryEstimates memory = estimate_memory(pattern, network_bandwidth);
+  const MemoryEstimates memory = estimate_memory(pattern, machine);
   for (const Estimate& each : estimates) {
     double in_memory = memory.two_phase;
     if (each.kind == PlanKind::kIndependent) in_memory = memory.independent;
-    if (each.kind == PlanKind::kResonant) in_memory *= 1.5;  // fewer ranks do the I/O
-    // What is estimated to take no time takes a little.
-    const double seconds = std::max(each.seconds, 1e-9);
-    made.methods[index_of(each.kind)] = {seconds / static_cast<double>(pattern.bytes), in_memory};
+    if (each.kind == PlanKind::kResonant) in_memory = memory.resonant;
+    const double on_device = std::max(each.seconds, 0.0) / static_cast<double>(pattern.bytes);
+    made.methods[index_of(each.kind)] = {on_device + in_memory, in_memory};
   }
   // MPI libraries have two phases if ranks are interleaved; else every rank does its own I/O.
   const Times& two_phase = made.methods[index_of(PlanKind::kTwoPhase)];
@@ -89,15 +90,24 @@ double AdaptiveChoice::Known::slower_than_estimated() const {
   return factor == std::numeric_limits<double>::max() ? 1 : std::max(factor, 1.0);
 }
 
+// True: no plan is nearly as fast as one should be.
+bool AdaptiveChoice::Known::suspicious() const {
+  double measured = std::numeric_limits<double>::max(), estimated = measured;
+  for (std::size_t i = 0; i < kMpi; ++i) {
+    if (methods[i].calls > 0) measured = std::min(measured, methods[i].measured);
+    if (estimate(i) > 0) estimated = std::min(estimated, estimate(i));
+  }
+  return measured >= kSuspect * estimated;
+}
+
 double AdaptiveChoice::Known::cost(std::size_t method, bool mpi_allowed) const {
   constexpr double kNever = std::numeric_limits<double>::max();
   if (estimate(method) <= 0 || (method == kMpi && !mpi_allowed)) return kNever;
-  if (methods[method].calls == 1) return methods[method].measured * kSecondTrial;
-  if (methods[method].calls > 1) return methods[method].measured;
-  const bool any = std::any_of(methods.begin(), methods.end(), [](const Times& each) { return each.calls > 0; });
-  const double slower = slower_than_estimated();
-  if (method == kMpi && slower < kSuspect) return kNever;
-  return estimate(method) * (any ? slower * kHope : 1);
+  const auto tried = std::count_if(methods.begin(), methods.end(), [](const Times& each) { return each.calls > 0; });
+  if (methods[method].calls == 1 && tried > 1) return methods[method].measured * kSecondTrial;
+  if (methods[method].calls > 0) return methods[method].measured;
+  if (method == kMpi && !suspicious()) return kNever;
+  return estimate(method) * (tried > 0 ? slower_than_estimated() * kHope : 1);
 }
 
 std::size_t AdaptiveChoice::Known::cheapest(bool mpi_allowed) const {

@@ -32,6 +32,12 @@ struct CallTime {
   double io = 0;  // in reads and writes
 };
 
+// Where the calls are made.
+struct Machine {
+  double network_bandwidth = 1e9;  // between ranks, bytes per second
+  std::uint64_t agents = 1;        // ranks that do I/O with kResonant
+};
+
 // One object per open file and direction. All ranks that call it with the same values get the same choices.
 //
 // A method costs what it was measured to cost: a single slow call does not count, and what was measured long ago counts
@@ -48,8 +54,8 @@ class AdaptiveChoice {
  public:
   // True: learn() was called for the pattern.
   bool knows(const CallPattern& pattern) const;
-  // `estimates`: for the configured device, at least one. `network_bandwidth`: between ranks, bytes per second.
-  void learn(const CallPattern& pattern, const std::vector<Estimate>& estimates, double network_bandwidth);
+  // `estimates`: for the configured device, at least one.
+  void learn(const CallPattern& pattern, const std::vector<Estimate>& estimates, const Machine& machine);
   // knows(pattern) must be true. `mpi_allowed`: the MPI library may carry out this call.
   Method choose(const CallPattern& pattern, bool mpi_allowed);
   // A call has ended. Of a pattern that is not known: only begin_at_once() changes.
@@ -75,6 +81,7 @@ class AdaptiveChoice {
 
     double estimate(std::size_t method) const { return in_memory ? methods[method].memory : methods[method].device; }
     double slower_than_estimated() const;
+    bool suspicious() const;
     double cost(std::size_t method, bool mpi_allowed) const;
     void add(std::size_t method, double seconds_per_byte);
     std::size_t cheapest(bool mpi_allowed) const;

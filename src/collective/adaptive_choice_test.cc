@@ -11,17 +11,19 @@ namespace {
 constexpr PlanKind kAlone = PlanKind::kIndependent, kTwo = PlanKind::kTwoPhase, kAgents = PlanKind::kResonant;
 constexpr CallPattern kBlocks{.interleaved = true, .bytes = 16 << 20, .extents = 16, .ranks = 4};
 
-// Seconds of a call, by method.
-using Machine = std::function<CallTime(const Method&)>;
+constexpr Machine kMachine{.network_bandwidth = 4e9, .agents = 1};
+
+// Of a call, by method.
+using Times = std::function<CallTime(const Method&)>;
 
 class AdaptiveChoices : public ::testing::Test {
  protected:
   // A disk: resonant is best by estimate.
   void learn(const CallPattern& pattern = kBlocks) {
-    choice_.learn(pattern, {{kAgents, 0.2}, {kAlone, 0.3}, {kTwo, 0.5}}, 4e9);
+    choice_.learn(pattern, {{kAgents, 0.2}, {kAlone, 0.3}, {kTwo, 0.5}}, kMachine);
   }
   // Calls on a machine; returns how they were carried out.
-  std::vector<Method> run(unsigned calls, const Machine& machine, const CallPattern& pattern = kBlocks,
+  std::vector<Method> run(unsigned calls, const Times& machine, const CallPattern& pattern = kBlocks,
                           bool mpi_allowed = true) {
     std::vector<Method> methods;
     for (unsigned i = 0; i < calls; ++i) {
@@ -68,7 +70,7 @@ TEST_F(AdaptiveChoices, DisksKeepThePlanThatIsBestByEstimate) {
 }
 
 TEST_F(AdaptiveChoices, AWrongEstimateIsCorrectedByMeasuring) {
-  choice_.learn(kBlocks, {{kAgents, 0.2}, {kAlone, 0.25}}, 4e9);
+  choice_.learn(kBlocks, {{kAgents, 0.2}, {kAlone, 0.25}}, kMachine);
   const auto methods = run(100, [](const Method& method) {
     const double seconds = method == kAlone ? 0.2 : 0.5;
     return CallTime{seconds, seconds};
@@ -97,7 +99,7 @@ TEST_F(AdaptiveChoices, ReturnsToTheDeviceIfTheDataIsNotInMemoryAnyMore) {
 // Plans are much slower than they should be even in memory; the MPI library is not.
 TEST_F(AdaptiveChoices, TheMpiLibraryIsTriedIfAllPlansAreSlow) {
   learn();
-  const Machine slow = [](const Method& method) { return method ? CallTime{0.1, 0.002} : CallTime{0.01, 0.01}; };
+  const Times slow = [](const Method& method) { return method ? CallTime{0.1, 0.002} : CallTime{0.01, 0.01}; };
   const auto methods = run(100, slow);
   EXPECT_GE(count(methods, std::nullopt), 90u);
   AdaptiveChoice other;
@@ -144,7 +146,7 @@ TEST_F(AdaptiveChoices, BeginAtOnceAfterTwoIndependentCallsInMemory) {
 }
 
 TEST_F(AdaptiveChoices, DoNotBeginAtOnceOnDisks) {
-  choice_.learn(kBlocks, {{kAlone, 0.2}, {kAgents, 0.4}}, 4e9);
+  choice_.learn(kBlocks, {{kAlone, 0.2}, {kAgents, 0.4}}, kMachine);
   run(20, [](const Method&) { return CallTime{0.2, 0.2}; });
   EXPECT_FALSE(choice_.begin_at_once());
 }

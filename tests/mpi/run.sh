@@ -3,9 +3,9 @@
 # run.sh MPI LIBRARY YIELD RANKS PATTERN PROGRAM [ARGUMENT...]: runs a program with the library preloaded and files in a
 # temporary directory, which replaces the argument @. The program must succeed, and what it prints must match PATTERN.
 # With TUTTI_NODES=TUTTI, the directory is that of a cluster of three nodes, started with this `tutti`, and data goes
-# through them; the argument % is the folder with the nodes' pid files.
+# through them; the argument % is the folder with the nodes' pid files. TUTTI_TEST_PRELOAD: another library to preload.
 set -euo pipefail
-mpi=$1 library=$2 yield=$3 ranks=$4 pattern=$5
+mpi=$1 library=$2${TUTTI_TEST_PRELOAD:+:$TUTTI_TEST_PRELOAD} yield=$3 ranks=$4 pattern=$5
 shift 5
 directory=$(mktemp -d)
 trap '[ -z "${TUTTI_NODES:-}" ] || "$TUTTI_NODES" down --dir "$directory/cluster" > /dev/null 2>&1 || true; rm -rf "$directory"' EXIT

@@ -116,7 +116,8 @@ Result<Planning> choose_method(OpenFile& file, const Local& local, const Gathere
       planning.access = gather_lists(file, local, gathered);
       const auto estimates = collective::estimate(planning.access, file.layout, file.settings.plan);
       if (!estimates) return Failure(estimates.error());
-      choice->learn(pattern, *estimates, file.settings.plan.device.network_bandwidth);
+      const std::uint64_t agents = file.layout.targets.size() * std::max(1u, file.settings.plan.agents_per_target);
+      choice->learn(pattern, *estimates, {file.settings.plan.device.network_bandwidth, agents});
     }
     planning.method = choice->choose(pattern, mpi_allowed && gathered.mpi_allowed);
     planning.own = !planning.method || (planning.method == PlanKind::kIndependent && !file.carried);
