@@ -75,10 +75,10 @@ void AdaptiveChoice::learn(const CallPattern& pattern, const std::vector<Estimat
   // MPI libraries have two phases if ranks are interleaved; else every rank does its own I/O.
   const Times& two_phase = made.methods[index_of(PlanKind::kTwoPhase)];
   made.methods[kMpi] = two_phase.device > 0 ? two_phase : made.methods[index_of(PlanKind::kIndependent)];
-  // Data of other calls of this size is in memory.
-  made.in_memory = std::any_of(known_.begin(), known_.end(), [&](const auto& each) {
-    return each.second.in_memory && std::get<1>(each.first) + 1 >= std::get<1>(key);
-  });
+  // Also if data of other calls of this size is in memory.
+  made.in_memory = machine.in_memory || std::any_of(known_.begin(), known_.end(), [&](const auto& each) {
+                     return each.second.in_memory && std::get<1>(each.first) + 1 >= std::get<1>(key);
+                   });
   known_[key] = made;
 }
 

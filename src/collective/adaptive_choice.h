@@ -36,6 +36,7 @@ struct CallTime {
 struct Machine {
   double network_bandwidth = 1e9;  // between ranks, bytes per second
   std::uint64_t agents = 1;        // ranks that do I/O with kResonant
+  bool in_memory = false;          // the call needs no device, as far as it can be known before
 };
 
 // One object per open file and direction. All ranks that call it with the same values get the same choices.

@@ -60,6 +60,11 @@ TEST_F(AdaptiveChoices, DataInMemoryIsNoticedInTheFirstCall) {
   EXPECT_GE(count(methods, kAlone), 196u);
 }
 
+TEST_F(AdaptiveChoices, DataThatIsKnownToBeInMemoryNeedsNoTrial) {
+  choice_.learn(kBlocks, {{kAgents, 0.2}, {kAlone, 0.3}, {kTwo, 0.5}}, {4e9, 1, true});
+  EXPECT_EQ(count(run(100, page_cache), kAlone), 100u);
+}
+
 TEST_F(AdaptiveChoices, DisksKeepThePlanThatIsBestByEstimate) {
   learn();
   const auto methods = run(1000, [](const Method& method) {

@@ -3,7 +3,8 @@
 # Collective I/O with the preloaded library compared with the MPI library's own, on files in the page cache, for each MPI
 # that is installed. Both run in alternation; prints the median of the ratios of the pairs (throughput with the library /
 # without it) and the goal. Every byte is compared.
-# usage: tests/bench/mpi.sh [--quick] [--apart] [--dir DIRECTORY] [--plan PLAN] [--pairs N] [--mpi openmpi|mpich]
+# usage: tests/bench/mpi.sh [--quick] [--apart] [--dir DIRECTORY] [--plan PLAN] [--pairs N] [--ranks N]
+#                           [--mpi openmpi|mpich]
 #   --quick  3 pairs instead of 9
 #   --apart  the MPI library's own calls run in processes without the library, instead of with tutti_plan=off
 #   --dir    where the files are: a local file system (default: /tmp)
@@ -18,8 +19,9 @@ while [ $# -gt 0 ]; do
     --dir) where=$2; shift ;;
     --plan) plan=$2; shift ;;
     --pairs) pairs=$2; shift ;;
+    --ranks) ranks=$2; shift ;;
     --mpi) mpis=$2; shift ;;
-    *) sed -n '3,10s/^# \{0,1\}//p' "$0"; exit 2 ;;
+    *) sed -n '3,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
   esac
   shift
 done

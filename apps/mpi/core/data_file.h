@@ -42,6 +42,8 @@ class DataFile {
   virtual Result<std::uint64_t> size() {
     return fail(ErrorCode::kNotFound, "the size of a file of nodes is not known");
   }
+  // True: reads of these ranges need no device, as far as the first and the last of them tell. False: also if unknown.
+  virtual bool cached(std::span<const Extent>) { return false; }
   // Brings these ranges into the servers' caches. Errors are ignored.
   virtual void prefetch(std::span<const Extent> extents) = 0;
 

@@ -132,6 +132,17 @@ Result<std::uint64_t> MountFile::size() {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
+bool MountFile::cached(std::span<const Extent> extents) {
+  if (extents.empty()) return true;
+  if (!open()) return false;
+  const auto read_now = [this](std::uint64_t offset) {
+    std::byte byte{};
+    const iovec buffer{&byte, 1};
+    return ::preadv2(file_.get(), &buffer, 1, static_cast<off_t>(offset), RWF_NOWAIT) >= 0;
+  };
+  return read_now(extents.front().offset) && read_now(extents.back().end() - 1);
+}
+
 void MountFile::prefetch(std::span<const Extent> extents) {
   if (!open()) return;
   for (const Extent& extent : extents)

@@ -29,6 +29,7 @@ class MountFile final : public DataFile {
   Result<void> write(std::span<const FilePart> parts, const Issue& issue) override;
   Result<std::uint64_t> read(std::span<const FilePart> parts, const Issue& issue) override;
   Result<std::uint64_t> size() override;
+  bool cached(std::span<const Extent> extents) override;
   // In the background.
   void prefetch(std::span<const Extent> extents) override;
   Result<void> sync() override;

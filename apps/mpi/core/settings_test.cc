@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/core/settings.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 
 #include <filesystem>
 #include <fstream>
@@ -173,6 +175,20 @@ TEST_F(MountFiles, WriteAndReadLists) {
   EXPECT_EQ(back[40], std::byte{0xEE});
   EXPECT_TRUE(file.sync());
   EXPECT_TRUE(file.close());
+}
+
+TEST_F(MountFiles, KnowTheirSizeAndWhetherDataIsCached) {
+  std::ofstream(path_) << std::string(100000, 'x');
+  MountFile file({path_, true, true, 0});
+  EXPECT_EQ(*file.size(), 100000u);
+  EXPECT_TRUE(file.cached({}));
+  // Some file systems cannot tell. Those that can find in the page cache what was just written.
+  std::byte byte{};
+  const iovec buffer{&byte, 1};
+  const Descriptor raw(::open(path_.c_str(), O_RDWR));
+  const bool can_tell = ::preadv2(raw.get(), &buffer, 1, 0, RWF_NOWAIT) == 1;
+  EXPECT_EQ(file.cached(std::vector<Extent>{{0, 10}, {99990, 10}}), can_tell);
+  EXPECT_FALSE(MountFile({path_ + ".missing", true, true, 0}).cached(std::vector<Extent>{{0, 10}}));
 }
 
 TEST_F(MountFiles, ReadPartsBeforeTheEndAfterPartsBehindIt) {

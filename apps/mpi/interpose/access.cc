@@ -117,7 +117,7 @@ Result<Planning> choose_method(OpenFile& file, const Local& local, const Gathere
       const auto estimates = collective::estimate(planning.access, file.layout, file.settings.plan);
       if (!estimates) return Failure(estimates.error());
       const std::uint64_t agents = file.layout.targets.size() * std::max(1u, file.settings.plan.agents_per_target);
-      choice->learn(pattern, *estimates, {file.settings.plan.device.network_bandwidth, agents});
+      choice->learn(pattern, *estimates, {file.settings.plan.device.network_bandwidth, agents, gathered.in_memory});
     }
     planning.method = choice->choose(pattern, mpi_allowed && gathered.mpi_allowed);
     planning.own = !planning.method || (planning.method == PlanKind::kIndependent && !file.carried);

@@ -50,6 +50,12 @@ bool interleaved(const std::vector<Header>& headers) {
   return false;
 }
 
+// The kernel keeps what is written to a local file system in memory, and writes it later in its own order.
+bool needs_no_device(const OpenFile& file, const Access& access, const Local& local) {
+  if (file.carried || file.settings.plan.kind != collective::PlanKind::kAuto) return false;
+  return access.direction == Direction::kWrite ? file.layout.source == "default" : file.data->cached(local.extents);
+}
+
 }  // namespace
 
 Local examine(const OpenFile& file, const Access& access) try {
@@ -75,6 +81,7 @@ Local examine(const OpenFile& file, const Access& access) try {
   find_range(local);
   if (access.direction == Direction::kWrite && overlaps_itself(local.list)) return Local::wrong(MPI_ERR_TYPE);
   local.mpi_allowed = same_result_with_mpi(file, access, local);
+  local.in_memory = needs_no_device(file, access, local);
   return local;
 } catch (const std::bad_alloc&) {
   return Local::wrong(kFallBack);
@@ -89,6 +96,7 @@ Gathered gather(const OpenFile& file, const Local& local, Direction direction, c
                     .end = local.end,
                     .io = done.io,
                     .mpi_allowed = local.mpi_allowed,
+                    .in_memory = local.in_memory,
                     .first = local.list.empty() ? ExtentRun{} : local.list.front()};
   Gathered gathered;
   gathered.headers.resize(static_cast<std::size_t>(file.size));
@@ -100,6 +108,7 @@ Gathered gather(const OpenFile& file, const Local& local, Direction direction, c
     if (header.code == kFallBack && gathered.code == kFine) gathered.code = kFallBack;
     if (header.code > 0) gathered.code = std::max(gathered.code, header.code);
     gathered.mpi_allowed = gathered.mpi_allowed && header.mpi_allowed;
+    gathered.in_memory = gathered.in_memory && header.in_memory;
     gathered.io = std::max(gathered.io, header.io);
     runs += header.runs;
     pattern.bytes += header.bytes;

@@ -33,6 +33,7 @@ struct Local {
   std::uint64_t bytes = 0;
   std::uint64_t begin = 0, end = 0;  // of the part of the file; only if it has bytes
   bool mpi_allowed = false;          // the MPI library carries it out with the same result
+  bool in_memory = false;            // the I/O needs no device at first: cached data, or writes to a local file system
 
   static Local wrong(std::int64_t code) {
     Local local;
@@ -51,7 +52,7 @@ struct Header {
   std::uint64_t bytes = 0;
   std::uint64_t begin = 0, end = 0;
   std::int64_t io = 0;  // in nanoseconds, of a rank that has read or written its data already
-  bool mpi_allowed = false;
+  bool mpi_allowed = false, in_memory = false;
   collective::ExtentRun first{};
 };
 
@@ -59,7 +60,7 @@ struct Header {
 struct Gathered {
   std::vector<Header> headers{};  // by rank
   std::int64_t code = kFine;
-  bool mpi_allowed = true;
+  bool mpi_allowed = true, in_memory = true;
   std::int64_t io = 0;  // of the slowest rank
   collective::CallPattern pattern{};
 };
