@@ -138,7 +138,9 @@ Result<collective::RankPlan> make_plan(const OpenFile& file, const Local& local,
 Agreement carry_out(OpenFile& file, const Access& access, const Local& local, const Gathered& gathered,
                     const collective::RankPlan& plan) {
   const auto stamp = share_stamp(file, Bytes(gathered.pattern.bytes));
-  return PlanExecution(file, plan, local.list, *local.memory, access.direction, stamp ? &*stamp : nullptr).run();
+  return PlanExecution(file, plan, local.list, *local.memory, access.direction, file.call_memory,
+                       stamp ? &*stamp : nullptr)
+      .run();
 }
 
 Outcome refuse(OpenFile& file, const Error& error) {
@@ -194,7 +196,8 @@ Outcome transfer_alone(OpenFile& file, const Access& access) {
   if (local.code == kFallBack) return {.plain = true};
   const auto plan = plan_own(file, local, access.direction);
   if (!plan) return {.plain = true};
-  const Agreement result = PlanExecution(file, *plan, local.list, *local.memory, access.direction).run_alone();
+  CallMemory memory;  // other threads of this rank may use the file
+  const Agreement result = PlanExecution(file, *plan, local.list, *local.memory, access.direction, memory).run_alone();
   if (result.code == kFallBack) return {.plain = true};
   if (result.code == kFine) add(file.counters.carried, 1);
   return finish(file, access, local, result);
@@ -205,7 +208,7 @@ Agreement move_own_data(OpenFile& file, const Access& access, const Local& local
   if (local.code != kFine || local.bytes == 0) return {};
   const auto plan = plan_own(file, local, access.direction);
   if (!plan) return {.code = kFallBack};
-  return PlanExecution(file, *plan, local.list, *local.memory, access.direction).run_alone();
+  return PlanExecution(file, *plan, local.list, *local.memory, access.direction, file.call_memory).run_alone();
 } catch (const std::exception&) {  // no memory; the other ranks wait for this one's header
   return {.code = kFallBack};
 }

@@ -16,6 +16,7 @@
 #include "collective/adaptive_choice.h"
 #include "mpi/core/carried_file.h"
 #include "mpi/core/job_turns.h"
+#include "mpi/core/kept_memory.h"
 #include "mpi/core/report.h"
 #include "mpi/core/settings.h"
 #include "mpi/core/view.h"
@@ -48,6 +49,7 @@ struct OpenFile {
   std::atomic<bool> left_to_mpi{false};  // because of a failure, or of where the file is
   std::unique_ptr<DataFile> data{};
   CarriedFile* carried = nullptr;  // `data`, if nodes carry it
+  CallMemory call_memory{};        // of collective calls
   FileCounters counters{};
   std::array<collective::AdaptiveChoice, 2> choices{};  // of plan `auto`, by direction
   SplitCall split{};

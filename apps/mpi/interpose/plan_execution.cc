@@ -25,6 +25,9 @@ constexpr std::uint64_t kEndBytes = sizeof(std::uint64_t);
 // Requests of a rank's own bytes go through a buffer of this size if its memory is not contiguous.
 constexpr std::uint64_t kOwnBuffer = std::uint64_t{4} << 20;
 
+// Between calls a file keeps up to this many times its setting `buffer` of each kind of memory.
+constexpr std::uint64_t kMostKept = 2;
+
 template <typename Item>
 std::span<const Item> in_round(const std::vector<Item>& items, std::uint32_t round) {
   const auto [first, last] = std::equal_range(items.begin(), items.end(), Item{.round = round},
@@ -55,8 +58,14 @@ class Timed {
 }  // namespace
 
 PlanExecution::PlanExecution(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine,
-                             const Memory& memory, Direction direction, const Stamp* stamp)
-    : file_(file), plan_(plan), mine_(mine), memory_(memory), direction_(direction), stamp_(stamp) {}
+                             const Memory& memory, Direction direction, CallMemory& memory_for_call, const Stamp* stamp)
+    : file_(file),
+      plan_(plan),
+      mine_(mine),
+      memory_(memory),
+      direction_(direction),
+      memory_for_call_(memory_for_call),
+      stamp_(stamp) {}
 
 bool PlanExecution::exchanges() const {
   return plan_.kind == PlanKind::kResonant || plan_.kind == PlanKind::kTwoPhase;
@@ -103,8 +112,8 @@ std::int64_t PlanExecution::prepare() try {
   }
   const bool own = !exchanges() || plan_.read_form == collective::ReadForm::kDirect;
   if (own && !memory_.contiguous()) largest_buffer = std::max(largest_buffer, kOwnBuffer);
-  if (largest_buffer > 0) buffer_ = std::make_unique_for_overwrite<std::byte[]>(largest_buffer);
-  if (messages_size_ > 0) messages_ = std::make_unique_for_overwrite<std::byte[]>(messages_size_);
+  buffer_ = memory_for_call_.buffer.get(largest_buffer);
+  messages_ = memory_for_call_.messages.get(messages_size_);
   if (plan_.requests.empty() && plan_.direct.empty()) return kFine;
   if (const auto opened = file_.data->open(); !opened) {
     Process::current().say_once(opened.error().message + "; collective calls are left to the MPI library");
@@ -126,6 +135,7 @@ Agreement PlanExecution::run() {
     own_requests();
   }
   result_.all = (live_world().clock().steady() - start).count();
+  memory_for_call_.keep_at_most(kMostKept * file_.settings.plan.buffer.count());
   return agree(file_, result_);
 }
 
@@ -212,7 +222,7 @@ void PlanExecution::move_own_through(std::span<const Part> parts) {
   for (Part part : parts) {
     while (part.length > 0) {
       const std::uint64_t length = std::min(part.length, kOwnBuffer - filled);
-      std::byte* const at = buffer_.get() + filled;
+      std::byte* const at = buffer_ + filled;
       if (direction_ == Direction::kWrite) memory_.gather(part.position, {at, length});
       chunk.push_back({part.offset, part.position, length});
       file_parts_.push_back({part.offset, at, length});
@@ -247,7 +257,7 @@ void PlanExecution::move_all(Requests requests, const PackedMemory& buffer) {
     for (const IoRequest* request : step)
       for (const Extent& extent : plan_.of(request->extents)) buffer.find(extent, parts_);
     file_parts_.clear();
-    for (const Part& part : parts_) file_parts_.push_back({part.offset, buffer_.get() + part.position, part.length});
+    for (const Part& part : parts_) file_parts_.push_back({part.offset, buffer_ + part.position, part.length});
     do_io(file_parts_);
   }
 }
@@ -277,7 +287,7 @@ void PlanExecution::scatter_own(const Exchange& exchange, const std::byte* from,
 // Assigns memory to what is received in a round and posts the receives. `header`: bytes in front of the data.
 void PlanExecution::post(const Round& round, std::uint64_t header) {
   received_.clear();
-  std::byte* at = messages_.get();
+  std::byte* at = messages_;
   for (const Exchange& exchange : round.receives) {
     const std::uint64_t size = size_of(exchange) + header;
     received_.push_back(at);
@@ -296,7 +306,7 @@ std::byte* PlanExecution::outgoing(const Round& round, const Exchange& exchange,
     assert(own != round.receives.end());
     return received_[static_cast<std::size_t>(own - round.receives.begin())];
   }
-  const std::byte* const end = messages_.get() + messages_size_;
+  const std::byte* const end = messages_ + messages_size_;
   if (size > static_cast<std::uint64_t>(end - next_outgoing_)) {
     finish(sending_);
     next_outgoing_ = outgoing_;
@@ -365,7 +375,7 @@ void PlanExecution::write_round(const Round& round) {
         parts_.clear();
         buffer.find(extent, parts_);
         for (const Part& part : parts_)
-          std::memcpy(buffer_.get() + part.position, from + (part.offset - extent.offset), part.length);
+          std::memcpy(buffer_ + part.position, from + (part.offset - extent.offset), part.length);
         from += extent.length;
       }
     }
@@ -392,7 +402,7 @@ void PlanExecution::read_round(const Round& round) {
     parts_.clear();
     for (const Extent& extent : plan_.of(exchange.extents)) buffer.find(extent, parts_);
     for (const Part& part : parts_) {
-      std::memcpy(into, buffer_.get() + part.position, part.length);
+      std::memcpy(into, buffer_ + part.position, part.length);
       into += part.length;
     }
     send(exchange, {message, size});

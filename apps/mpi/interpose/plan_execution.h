@@ -4,7 +4,6 @@
 
 #include <mpi.h>
 
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,9 +21,10 @@ namespace tutti::mpi {
 class PlanExecution {
  public:
   PlanExecution(OpenFile& file, const collective::RankPlan& plan, const collective::AccessList& mine,
-                const Memory& memory, Direction direction, const Stamp* stamp = nullptr);
+                const Memory& memory, Direction direction, CallMemory& memory_for_call, const Stamp* stamp = nullptr);
 
-  // Allocates the buffers and opens the file. Returns kFine or kFallBack. Call it before run(), on all ranks.
+  // Takes the buffers from `memory_for_call` and opens the file. Returns kFine or kFallBack. Call it before run(), on
+  // all ranks.
   std::int64_t prepare();
   // Collective. The value is the smallest offset that a rank found to be after the end of the file.
   Agreement run();
@@ -75,9 +75,10 @@ class PlanExecution {
   const collective::PackedMemory mine_;  // file offsets to positions in `memory_`
   const Memory& memory_;
   const Direction direction_;
-  const Stamp* const stamp_;               // of the operation; nullptr: of this rank alone
-  std::unique_ptr<std::byte[]> buffer_;    // of the requests of a round
-  std::unique_ptr<std::byte[]> messages_;  // received, then sent
+  CallMemory& memory_for_call_;
+  const Stamp* const stamp_;       // of the operation; nullptr: of this rank alone
+  std::byte* buffer_ = nullptr;    // of the requests of a round
+  std::byte* messages_ = nullptr;  // received, then sent
   std::uint64_t messages_size_ = 0;
   std::vector<std::byte*> received_;                          // by exchange of the round
   std::byte *outgoing_ = nullptr, *next_outgoing_ = nullptr;  // memory for what is sent, and what is free of it
