@@ -23,6 +23,7 @@ constexpr std::size_t kMostPatterns = 64;
 // side; writes lock the file.
 constexpr double kCopy = 5e9;
 constexpr double kReadCall = 1e-6, kWriteCall = 3e-6;
+constexpr double kAnyCall = 100e-6;  // messages, and waiting for a core
 
 int size_class(std::uint64_t value) {
   return static_cast<int>(std::bit_width(value)) / 2;
@@ -34,12 +35,12 @@ struct MemoryEstimates {
 
 MemoryEstimates estimate_memory(const CallPattern& pattern, const Machine& machine) {
   const auto bytes = static_cast<double>(pattern.bytes), ranks = static_cast<double>(pattern.ranks);
-  const double calls = static_cast<double>(pattern.extents) / bytes;
+  const double calls = static_cast<double>(pattern.extents) / bytes, any = kAnyCall / bytes;
   const double all_calls = pattern.direction == Direction::kRead ? calls * kReadCall / ranks : calls * kWriteCall;
   const double two_phase = 2 / kCopy + 1 / ranks / machine.network_bandwidth;
   // Only the agents do I/O and send or receive everything.
   const double share = std::max(1.0, ranks / static_cast<double>(std::max<std::uint64_t>(1, machine.agents)));
-  return {1 / kCopy + all_calls, two_phase, two_phase * share};
+  return {any + 1 / kCopy + all_calls, any + two_phase, any + two_phase * share};
 }
 
 }  // namespace
@@ -90,9 +91,11 @@ double AdaptiveChoice::Known::slower_than_estimated() const {
   return factor == std::numeric_limits<double>::max() ? 1 : std::max(factor, 1.0);
 }
 
-// True: no plan is nearly as fast as one should be.
+// True: no plan is nearly as fast as one should be. A single slow call says little.
 bool AdaptiveChoice::Known::suspicious() const {
   double measured = std::numeric_limits<double>::max(), estimated = measured;
+  if (std::none_of(methods.begin(), methods.begin() + kMpi, [](const Times& each) { return each.calls > 1; }))
+    return false;
   for (std::size_t i = 0; i < kMpi; ++i) {
     if (methods[i].calls > 0) measured = std::min(measured, methods[i].measured);
     if (estimate(i) > 0) estimated = std::min(estimated, estimate(i));

@@ -113,6 +113,24 @@ TEST_F(AdaptiveChoices, TheMpiLibraryIsTriedIfAllPlansAreSlow) {
   EXPECT_EQ(count(run(100, slow, kBlocks, false), std::nullopt), 0u);
 }
 
+TEST_F(AdaptiveChoices, SmallCallsOfManyMicrosecondsAreNotSlow) {
+  const CallPattern small{.bytes = 40000, .extents = 2, .ranks = 2};
+  choice_.learn(small, {{kAlone, 1e-4}}, kMachine);
+  const auto methods = run(
+      500,
+      [](const Method&) {
+        return CallTime{3e-4, 2e-5};
+      },
+      small);
+  EXPECT_EQ(count(methods, kAlone), 500u);
+}
+
+TEST_F(AdaptiveChoices, OneSlowCallIsNoReasonToTryTheMpiLibrary) {
+  choice_.learn(kBlocks, {{kAlone, 0.01}}, kMachine);
+  EXPECT_EQ(count(run(1, [](const Method&) { return CallTime{5, 0.001}; }), kAlone), 1u);
+  EXPECT_EQ(choice_.choose(kBlocks, true), kAlone);
+}
+
 TEST_F(AdaptiveChoices, TheMpiLibraryIsNotTriedWherePlansTakeTheirTime) {
   learn();
   EXPECT_EQ(count(run(500, [](const Method&) { return CallTime{0.3, 0.3}; }), std::nullopt), 0u);
