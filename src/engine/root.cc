@@ -341,12 +341,17 @@ Result<void> Root::unlink(const Access& by, const std::string& path) {
 }
 
 Result<void> Root::sync_directory(const Caller& caller, const std::string& path) {
-  auto located = as(caller, [&] { return open_beneath(descriptor_, path, {O_PATH | O_DIRECTORY}); });
-  if (!located) return Failure(located.error());
-  // With the node's own rights: who may create a name in a directory may not be allowed to read the directory.
-  const Descriptor directory(::open(path_of(located->get()).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0) return failure(path);
-  if (fsync(directory.get()) != 0 && errno != EINVAL) return failure(path);  // EINVAL: the file system needs no sync
+  auto directory = as(caller, [&] { return open_beneath(descriptor_, path, {O_RDONLY | O_DIRECTORY}); });
+  // Who may create a name in a directory may not be allowed to read it. Then with the node's own rights, which may be
+  // none on a network file system.
+  if (!directory && directory.error().system == EACCES) {
+    auto located = as(caller, [&] { return open_beneath(descriptor_, path, {O_PATH | O_DIRECTORY}); });
+    if (!located) return Failure(located.error());
+    directory = Descriptor(::open(path_of(located->get()).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (directory->get() < 0) return failure(path);
+  }
+  if (!directory) return Failure(directory.error());
+  if (fsync(directory->get()) != 0 && errno != EINVAL) return failure(path);  // EINVAL: the file system needs no sync
   return {};
 }
 

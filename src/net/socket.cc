@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/socket.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/descriptor.h"
 #include "net/handshake.h"
 
 namespace tutti::net {
@@ -102,7 +104,11 @@ Result<Socket> listen_unix(const Endpoint& endpoint) {
   if (::bind(socket.file(), generic, sizeof address) != 0 || ::listen(socket.file(), 1024) != 0) {
     return failed("cannot listen on " + to_text(endpoint), errno);
   }
-  ::chmod(address.sun_path, 0666);  // all users may connect; each is served with its own rights
+  // All users may connect; each is served with its own rights. Not by name: who can write to the directory could have
+  // put a link there.
+  const Descriptor made(::open(address.sun_path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (made.get() >= 0 && ::fstat(made.get(), &attributes) == 0 && S_ISSOCK(attributes.st_mode))
+    ::chmod(fmt::format("/proc/self/fd/{}", made.get()).c_str(), 0666);
   return socket;
 }
 
