@@ -208,7 +208,7 @@ TEST_F(NodeTest, PartsOfAFailedBatchAreNotRepeatedAfterTheirDeadline) {
   const auto blocker = client.send(TestClient::write_request(file, 1 << 20, 1), "b");
   latch.wait(1);
   auto write = TestClient::write_request(file, 0, 4096);
-  write.data.deadline = deadline = net::steady_now() + std::chrono::milliseconds(300);
+  write.data.deadline = deadline = net::steady_now() + std::chrono::seconds(2);
   const auto late = client.send(write, std::string(4096, '1'));
   const auto other = client.send(TestClient::write_request(file, 4096, 4096), std::string(4096, '2'));
   while (node_->statistics().waiting < 2) std::this_thread::yield();
@@ -337,10 +337,10 @@ TEST_F(NodeTest, AClientRenewsTheDeadlinesOfItsRequests) {
   latch.wait(1);
   const TimePoint now = client.connection().welcome().now;
   auto write = TestClient::write_request(file, 1, 2);
-  write.data.deadline = now + std::chrono::milliseconds(5);
+  write.data.deadline = now + std::chrono::seconds(2);  // it must arrive before that
   const auto renewed = client.send(write, "ok");
   client.send(wire::Renew{now + std::chrono::hours(1)});
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2020));
   client.call(wire::HealthRequest{});  // the node has received the renewal
   latch.open();
   EXPECT_EQ(client.head(blocker).status, 0);
