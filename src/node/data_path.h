@@ -88,6 +88,9 @@ class DataPath : private CompletionSink {
   void pump();
   // Calls Dependencies::progress after a `look_interval`, also without requests.
   void look_soon();
+  // Dependencies::progress is not called any more. The destructor does the same; call it before if what it uses is
+  // destroyed earlier.
+  void stop_timer();
   // True if every admitted request has been answered.
   bool idle() const;
 
@@ -182,7 +185,6 @@ class DataPath : private CompletionSink {
   void report_progress();
 
   void wake_at(TimePoint when);
-  void stop_timer();
   void wake();
 
   const Dependencies dependencies_;

@@ -42,6 +42,9 @@ class NodeService final : public net::Handler, public node::Session::RequestSink
 
   // kInvalid: the message names the wrong option.
   static Result<std::unique_ptr<NodeService>> create(const NodeOptions& options, const Dependencies& dependencies);
+  ~NodeService() override { data_->stop_timer(); }  // whose task reports progress
+  NodeService(const NodeService&) = delete;
+  NodeService& operator=(const NodeService&) = delete;
 
   // Options for the node's listeners. All of them receive payloads into the node's write buffers.
   net::ListenOptions listen_options(const std::optional<net::ClusterKey>& key) const;
