@@ -205,7 +205,7 @@ TEST_F(LimitsTest, NoticesThatAPeerDoesNotReadDoNotStopItsRequests) {
 TEST_F(LimitsTest, ConnectionsOfSomeUsersLeaveRoomForOthers) {
   TUTTI_NEEDS(::geteuid() == 0, "root: to connect as another user");
   std::atomic<std::size_t> refused{0};
-  listen({.max_connections = 16, .max_connections_per_user = 16, .refused = [&](const std::string&, const Error&) {
+  listen({.max_connections = 64, .max_connections_per_user = 32, .refused = [&](const std::string&, const Error&) {
             ++refused;
           }});
   const auto connect_as = [&](long user) {                 // false: refused
@@ -221,10 +221,10 @@ TEST_F(LimitsTest, ConnectionsOfSomeUsersLeaveRoomForOthers) {
   std::vector<Socket> open;
   for (const long user : {65534L, 65533L, 65532L}) {
     std::size_t connections = 0;
-    for (int i = 0; i < 20; ++i)
+    for (int i = 0; i < 40; ++i)
       if (auto socket = connect_as(user)) open.push_back(std::move(*socket)), ++connections;
     EXPECT_GE(connections, 2u) << user;
-    EXPECT_LE(connections, 8u) << user;
+    EXPECT_LE(connections, 32u) << user;
   }
   EXPECT_GT(refused, 0u) << "refusals are reported";
   for (int i = 0; i < 20; ++i) {

@@ -46,7 +46,8 @@ bool ListenerState::add_user(std::optional<std::uint32_t> user) {
   const std::size_t most =
       user ? options.max_connections_per_user : std::max<std::size_t>(options.max_connections / 4, 1);
   const std::size_t left = options.max_connections - std::min(options.max_connections, open.size());
-  if (entry.connections >= most || (entry.connections > 0 && entry.connections >= left)) return false;
+  const bool scarce = left < options.max_connections / 8;
+  if (entry.connections >= most || (scarce && entry.connections > 0 && entry.connections >= left)) return false;
   ++entry.connections;
   return true;
 }

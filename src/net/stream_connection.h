@@ -58,8 +58,8 @@ struct ListenerState {
   static constexpr std::size_t kKeptForAdministrators = 64;
   static bool administers(std::optional<std::uint32_t> user);
   bool has_room(std::optional<std::uint32_t> user);  // for one more connection
-  // Counts a connection of this user (nothing: not authenticated yet). False: it has too many. No user has more than
-  // are left for the others.
+  // Counts a connection of this user (nothing: not authenticated yet). False: it has too many. When less than an eighth
+  // is left, no user gets more than are left for the others.
   bool add_user(std::optional<std::uint32_t> user);
   void remove_user(std::optional<std::uint32_t> user);
   // Of a user with a connection.
